@@ -1,0 +1,85 @@
+"""The records that travel from the data file to the weights, in the order in which they are made.
+
+    Prompt ──rollout──> Completion ──reward──> Score
+    Group = one Prompt, its n Completions and their Scores; the unit of dynamic sampling
+
+All are frozen. A group is never split, merged or found again by its text: it carries its own id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+StopReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One row of the data set, ready for the model."""
+
+    index: int
+    """Position of the row in the data as read, from 0; error messages name it."""
+    text: str
+    """What the model reads: the string of the row, or its chat messages after the template."""
+    tokens: tuple[int, ...]
+    """Token ids of `text`, begin-of-sequence included at most once."""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    """The chat messages of the row; empty when the row's prompt was a plain string."""
+    answer: Any = None
+    """The reference answer of the row, if it has one."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """The whole row as it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer that the model wrote."""
+
+    tokens: tuple[int, ...]
+    """Sampled token ids, the sampled end token included. These very ids are trained."""
+    logprobs: tuple[float, ...]
+    """float32 log-probability of each token under the distribution it was drawn from."""
+    text: str
+    """The tokens decoded, without special tokens. For rewards and people, never for training."""
+    stop_reason: StopReason
+    """`stop`: the model ended it. `length`: it was cut at the limit."""
+
+    @property
+    def truncated(self) -> bool:
+        return self.stop_reason == "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What the reward function said about one completion, before any shaping."""
+
+    value: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers that the function returned, such as `acc`."""
+
+    def metric(self, name: str) -> float:
+        """`score` is the reward itself; any other name is a key that the reward function returned."""
+        return self.value if name == "score" else self.metrics[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The answers to one prompt, judged against each other."""
+
+    id: int
+    """Number of the draw over the whole run: 0, 1, 2, ... A prompt drawn again gets a new one."""
+    prompt: Prompt
+    completions: tuple[Completion, ...]
+    scores: tuple[Score, ...]
+    version: int
+    """Weights version that wrote the answers: the number of updates made before."""
+
+    @property
+    def rewards(self) -> list[float]:
+        return [score.value for score in self.scores]
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(completion.tokens) for completion in self.completions]
