@@ -1,0 +1,1 @@
+"""Pure functions on tensors: group filters, advantages, reward shaping, losses, and the registry of algorithms."""
