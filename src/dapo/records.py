@@ -1,6 +1,6 @@
 """The records that travel from the data file to the weights, in the order in which they are made.
 
-    Prompt ──rollout──> Completion ──reward──> Score
+    Prompt ──drawn──> Draw ──rollout──> Completion ──reward──> Score
     Group = one Prompt, its n Completions and their Scores; the unit of dynamic sampling
 
 All are frozen. A group is never split, merged or found again by its text: it carries its own id.
@@ -31,6 +31,15 @@ class Prompt:
     """The reference answer of the row, if it has one."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """The whole row as it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A prompt taken from the data set once more."""
+
+    id: int
+    """Number of the draw over the whole run: 0, 1, 2, ... A prompt drawn again gets a new one."""
+    prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ class Group:
     """The answers to one prompt, judged against each other."""
 
     id: int
-    """Number of the draw over the whole run: 0, 1, 2, ... A prompt drawn again gets a new one."""
+    """The draw's id; never reused."""
     prompt: Prompt
     completions: tuple[Completion, ...]
     scores: tuple[Score, ...]

@@ -1,0 +1,74 @@
+"""`dapo`: train, list the algorithms, and say in two lines what a person can mend."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+from dapo import __version__
+from dapo.errors import ConfigError, DapoError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with our way of saying what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, fix=f"`{self.prog} --help` shows what there is")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, 2 for an error that a person can mend, 1 for a failed run."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except DapoError as error:
+        print(f"error: {error.problem}", file=sys.stderr)
+        if error.fix:
+            print(f"  fix: {error.fix}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    from dapo.cli import algorithms, plot, train
+
+    commands = {"train": train, "algorithms": algorithms, "plot": plot}
+    parser = Parser(prog="dapo", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"dapo {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    for name, module in commands.items():
+        summary = (module.__doc__ or "").splitlines()[0]
+        module.add_arguments(
+            subparsers.add_parser(
+                name,
+                help=summary,
+                description=summary,
+                allow_abbrev=False,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
+    chosen, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise _unknown(unknown[0], subparsers.choices[chosen.command])
+    if chosen.command is None:
+        parser.print_help()
+        return 0
+    return commands[chosen.command].run(chosen)
+
+
+def _unknown(word: str, parser: argparse.ArgumentParser) -> ConfigError:
+    flag = word.split("=")[0]
+    near = get_close_matches(flag, parser._option_string_actions, 1)
+    return ConfigError(
+        f"unknown flag {flag}" if word.startswith("-") else f"unexpected argument {word!r}",
+        fix=f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` shows what there is",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The run: one loop that draws, scores, filters, updates and records."""

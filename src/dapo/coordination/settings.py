@@ -1,0 +1,58 @@
+"""How long a run goes, where it is kept, and on what it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dapo.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """The run as a whole."""
+
+    save_path: str | None = None
+    """The run folder (runs/<date-time>-<algo> if not set)."""
+    epochs: int = 1
+    """Times that the data is gone through; a collection goes on over the border between two."""
+    max_steps: int | None = None
+    """Most updates. The run ends at this or at the end of the data, whichever comes first."""
+    seed: int = 0
+    """Decides the order of the data and every token drawn."""
+    eval_dataset_path: str | None = None
+    """Held-out data, measured before the first update, after the last, and every eval_interval."""
+    eval_interval: int | None = None
+    """Updates between two measurements on the held-out data."""
+    eval_n: int = 4
+    """Answers per held-out prompt."""
+    train_devices: str = "auto"
+    """Devices to train on: `auto`, `cpu`, or the number of a GPU."""
+    world_size: int = 1
+    """Processes that train. More than 1 is not built yet."""
+    tp_size: int = 1
+    """Tensor-parallel processes. More than 1 is not built yet."""
+    agent_fn: str | None = None
+    """Agentic rollouts, which are not built yet."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "max_steps", "eval_interval", "eval_n"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}", fix="use at least 1")
+        if self.eval_interval is not None and self.eval_dataset_path is None:
+            raise ConfigError(
+                f"eval_interval is {self.eval_interval} but eval_dataset_path is not set",
+                fix="name held-out data, or leave eval_interval out",
+            )
+        for name in ("world_size", "tp_size"):
+            if getattr(self, name) != 1:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}, but this version trains in one process",
+                    fix=f"use --{name.replace('_', '-')} 1",
+                )
+        if self.train_devices.startswith("mlx"):
+            raise ConfigError(
+                "train_devices is mlx, but there is no MLX backend", fix="use cpu, or the number of a GPU"
+            )
+        if self.train_devices not in ("auto", "cpu") and not self.train_devices.isdigit():
+            raise ConfigError(f"train_devices is {self.train_devices!r}", fix="use auto, cpu, or one number such as 0")

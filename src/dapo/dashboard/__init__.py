@@ -1,0 +1,1 @@
+"""Pictures of runs, made from the files in their folders and nothing else."""

@@ -1,0 +1,128 @@
+"""From checked rows to prompts: chat template, tokens, limits and duplicates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dapo.data.rows import Row
+from dapo.data.settings import DataSettings
+from dapo.data.wording import first_line
+from dapo.errors import DataError
+from dapo.records import Prompt
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The prompts of a run, and what became of the rows they were made from."""
+
+    prompts: tuple[Prompt, ...]
+    """At least one, in the order of the rows."""
+    rows_read: int
+    """Rows in the data."""
+    distinct: int
+    """Rows read that differ in prompt or answer."""
+    dropped_duplicates: int
+    """Rows left out because an earlier one has the same prompt and answer; 0 unless dedup_prompts."""
+    dropped_too_long: int
+    """Rows left out because their prompt has more than max_prompt_tokens tokens."""
+    max_prompt_tokens: int
+    """The limit that was applied."""
+
+    def notices(self) -> list[str]:
+        """What a person should know about the data, a line each."""
+        lines = []
+        if self.dropped_duplicates:
+            lines.append(f"{self.rows_read} rows, {self.distinct} distinct problems: kept one of each")
+        elif self.distinct < self.rows_read:
+            lines.append(f"{self.rows_read} rows, {self.distinct} distinct problems: --dedup-prompts keeps one of each")
+        if self.dropped_too_long:
+            noun = "prompt" if self.dropped_too_long == 1 else "prompts"
+            lines.append(f"dropped {self.dropped_too_long} {noun} over max_prompt_tokens {self.max_prompt_tokens}")
+        return lines
+
+
+def encode_prompts(rows: Sequence[Row], settings: DataSettings, tokenizer: Any) -> PromptSet:
+    """Turns rows into prompts with a Hugging Face tokenizer; drops, and counts, what the settings say.
+
+    A string is encoded as it is, with the special tokens that the tokenizer puts in front. Chat messages go
+    through the chat template once, which brings its own special tokens. Begin-of-sequence comes at most once.
+    Raises DataError when the tokenizer cannot take a row, or when no prompt is left.
+    """
+    limit = settings.max_prompt_tokens
+    encoded: dict[bytes, tuple[str, tuple[int, ...]]] = {}  # a set may repeat each problem a hundred times
+    prompts: list[Prompt] = []
+    too_long = duplicates = 0
+    for row in rows:
+        key = _identity(row)
+        if key not in encoded:
+            encoded[key] = _encode(row, tokenizer)
+        elif settings.dedup_prompts:
+            duplicates += 1
+            continue
+        text, tokens = encoded[key]
+        if len(tokens) > limit:
+            too_long += 1
+            continue
+        messages = () if isinstance(row.prompt, str) else row.prompt
+        prompts.append(Prompt(row.index, text, tokens, messages, row.answer, row.columns))
+    if not prompts:
+        raise _nothing_left(len(rows), duplicates, too_long, limit, [len(tokens) for _, tokens in encoded.values()])
+    return PromptSet(tuple(prompts), len(rows), len(encoded), duplicates, too_long, limit)
+
+
+def _identity(row: Row) -> bytes:
+    return hashlib.blake2b(repr((row.prompt, row.answer)).encode(), digest_size=16).digest()
+
+
+def _encode(row: Row, tokenizer: Any) -> tuple[str, tuple[int, ...]]:
+    if isinstance(row.prompt, str):
+        text, tokens = row.prompt, _encode_string(row.prompt, tokenizer)
+    elif tokenizer.chat_template is not None:
+        text = _apply_template(row, tokenizer)
+        tokens = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    elif row.plain_prompt is not None:
+        text, tokens = row.plain_prompt, _encode_string(row.plain_prompt, tokenizer)
+    else:
+        raise DataError(
+            f"{row.place} has chat messages, but the model's tokenizer has no chat template",
+            fix="use an instruct model, or write the prompt as a string",
+        )
+    if not tokens:
+        raise DataError(f"{row.place}: the tokenizer makes no token of its prompt", fix="check the prompt")
+    return text, tuple(tokens)
+
+
+def _encode_string(text: str, tokenizer: Any) -> list[int]:
+    bos, eos = tokenizer.bos_token, tokenizer.eos_token
+    begun = bool(bos) and text.startswith(bos)
+    tokens = tokenizer(text, add_special_tokens=not begun, verbose=False)["input_ids"]
+    if tokens and tokens[-1] == tokenizer.eos_token_id and eos and not text.endswith(eos):
+        return tokens[:-1]  # some tokenizers close every text; what the model should continue must stay open
+    return tokens
+
+
+def _apply_template(row: Row, tokenizer: Any) -> str:
+    try:
+        return tokenizer.apply_chat_template(
+            [dict(message) for message in row.prompt], tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # templates are programs of the model's authors and refuse in their own ways
+        raise DataError(
+            f"{row.place}: the model's chat template refuses its messages: {first_line(error)}",
+            fix="check the roles and their order, or write the prompt as a string",
+        ) from error
+
+
+def _nothing_left(rows: int, duplicates: int, too_long: int, limit: int, lengths: list[int]) -> DataError:
+    if not rows:
+        return DataError("no prompts: 0 rows were read", fix="give the data at least one row with a prompt")
+    dropped = f"{too_long} dropped as longer than max_prompt_tokens {limit}"
+    if duplicates:
+        dropped += f", {duplicates} as duplicates"
+    return DataError(
+        f"no prompts left: {rows} rows read, {dropped}; the shortest prompt has {min(lengths)} tokens",
+        fix=f"raise --max-prompt-tokens to {min(lengths)} or more",
+    )

@@ -1,0 +1,121 @@
+"""One shape for the rows of every source: a prompt, perhaps an answer, and everything else as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dapo.data.readers import RawRow
+from dapo.data.wording import nearest
+from dapo.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that was checked, not yet turned into tokens."""
+
+    index: int
+    """Position in the data as read, from 0."""
+    place: str
+    """Where a person finds it: source and line or row number, counted from 1."""
+    prompt: str | tuple[Mapping[str, Any], ...]
+    """A string to continue, or chat messages with `role` and `content`."""
+    answer: Any
+    """The reference answer, None if the row has none."""
+    columns: Mapping[str, Any]
+    """The whole row as it was read."""
+    plain_prompt: str | None = None
+    """What to ask a model without chat template; procedural tasks have it, files do not."""
+
+
+def check_row(raw: RawRow, index: int, source: str) -> Row:
+    """The row in the one shape, or DataError naming its place.
+
+    The answer is the first that is not null of `answer`, `solutions` and `reward_model.ground_truth`; 0, false
+    and "" are answers.
+    """
+    place = f"{source} {raw.place}"
+    try:
+        prompt, answer = _prompt(raw.columns, place), _answer(raw.columns, place)
+    except RecursionError as error:
+        raise DataError(f"{place} is nested too deeply", fix="make the prompt and answer flat") from error
+    return Row(index, place, prompt, answer, raw.columns)
+
+
+def _prompt(columns: Mapping[str, Any], place: str) -> str | tuple[Mapping[str, Any], ...]:
+    prompt = _without_arrays(columns.get("prompt"))
+    if prompt is None:
+        raise _no_prompt(columns, place)
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise DataError(f"{place} has an empty prompt", fix="write the problem there or remove the row")
+        return _valid_text(prompt, f"{place}: the prompt")
+    if isinstance(prompt, list):
+        return _messages(prompt, place)
+    raise DataError(
+        f"{place}: prompt is of type {type(prompt).__name__}",
+        fix='write a string, or chat messages such as [{"role": "user", "content": "..."}]',
+    )
+
+
+def _no_prompt(columns: Mapping[str, Any], place: str) -> DataError:
+    if "prompt" in columns:
+        return DataError(f"{place}: prompt is null", fix="write the problem there or remove the row")
+    known = ", ".join(str(key) for key in columns) or "none"
+    guess = nearest("prompt", columns)
+    hint = f"rename {guess!r} to 'prompt'" if guess else "rename the column with the problem to 'prompt'"
+    return DataError(f"{place} has no prompt; its columns: {known}", fix=f"{hint}, or use a --dataset-loader-fn")
+
+
+def _messages(prompt: list[Any], place: str) -> tuple[Mapping[str, Any], ...]:
+    if not prompt:
+        raise DataError(f"{place}: prompt is an empty list", fix="give it at least one chat message")
+    messages = []
+    for number, message in enumerate(prompt, start=1):
+        where = f"{place}: message {number} of the prompt"
+        if not isinstance(message, Mapping):
+            raise DataError(f"{where} is of type {type(message).__name__}", fix='write {"role": ..., "content": ...}')
+        for key in ("role", "content"):
+            if not isinstance(message.get(key), str):
+                found = f"a {key} of type {type(message[key]).__name__}" if key in message else f"no {key}"
+                raise DataError(f"{where} has {found}", fix=f"give it a {key} that is a string")
+            _valid_text(message[key], where)
+        if not message["role"]:
+            raise DataError(f"{where} has an empty role", fix="write system, user or assistant")
+        # Columnar files fill the keys that only other rows have with null, and templates ask whether a key exists.
+        messages.append({key: value for key, value in message.items() if value is not None})
+    if not any(message["content"].strip() for message in messages):
+        raise DataError(f"{place} has an empty prompt", fix="write the problem there or remove the row")
+    return tuple(messages)
+
+
+def _answer(columns: Mapping[str, Any], place: str) -> Any:
+    for key in ("answer", "solutions"):
+        answer = _without_arrays(columns.get(key))
+        if answer is not None:
+            return answer
+    graded = columns.get("reward_model")
+    if graded is None:
+        return None
+    if not isinstance(graded, Mapping):
+        raise DataError(
+            f"{place}: reward_model is of type {type(graded).__name__}",
+            fix='write {"ground_truth": ...}, or give the row an answer',
+        )
+    return _without_arrays(graded.get("ground_truth"))
+
+
+def _without_arrays(value: Any) -> Any:
+    """Arrays, array scalars and tuples of loader functions as plain lists and numbers; the rest unchanged."""
+    if isinstance(value, list | tuple):
+        return [_without_arrays(item) for item in value]
+    return _without_arrays(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def _valid_text(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where} contains half of a surrogate pair", fix="remove the invalid character") from error
+    return text

@@ -1,0 +1,88 @@
+"""A causal language model as the rest of the package sees it: hidden states, a head, and its end ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from dapo.errors import ModelError
+from dapo.models.packed_attention import Family, FamilyAttention, PackedAttention
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class LanguageModel:
+    """The Hugging Face module, run packed. Engine and trainer hold the same one, hence the same parameters."""
+
+    def __init__(self, module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.module = module
+        self.tokenizer = tokenizer
+        self.stop_ids = _stop_ids(module, tokenizer)
+        """Every id that ends an answer, from the tokenizer, the model's and the generation config."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.module.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.module.dtype
+
+    @property
+    def head(self) -> Tensor:
+        """(V, W): the output embedding."""
+        return self.module.get_output_embeddings().weight
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens of one sequence, prompt and answer together."""
+        return getattr(self.module.config, "max_position_embeddings", None) or 2**31
+
+    def hidden(self, tokens: Tensor, positions: Tensor, packing: PackedAttention) -> Tensor:
+        """Last hidden states of packed tokens. tokens, positions: (T,) int64. Returns (T, W)."""
+        backbone: nn.Module = self.module.base_model
+        out = backbone(input_ids=tokens[None], position_ids=positions[None], use_cache=False, packing=packing)
+        return out.last_hidden_state[0]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(T, W) -> (T, V), in the model's dtype."""
+        return hidden @ self.head.T
+
+    def check(self) -> None:
+        """Run a few tokens packed and compare with the module's own plain forward pass.
+
+        Raises ModelError for a model that does more than the packed way computes (caps on logits, a bias in the
+        head, scaled logits), rather than train it wrongly in silence.
+        """
+        tokens = torch.arange(8, device=self.device) % self.module.config.get_text_config().vocab_size
+        packing = FamilyAttention([Family(len(tokens))], self.dtype, self.device)
+        implementation = self.module.config._attn_implementation
+        with torch.no_grad():
+            packed = self.logits(self.hidden(tokens, packing.position_T, packing)).float()
+            self.module.set_attn_implementation("eager")
+            plain = self.module(input_ids=tokens[None], use_cache=False).logits[0].float()
+            self.module.set_attn_implementation(implementation)
+        gap = (packed - plain).abs().max().item()
+        allowed = (1e-3 if self.dtype == torch.float32 else 0.1) * max(plain.abs().max().item(), 1.0)
+        if not gap <= allowed:
+            raise ModelError(
+                f"{type(self.module).__name__} computes something that packed attention does not: "
+                f"its logits differ by {gap:.3g}",
+                fix="use a plain decoder such as Llama, Qwen, Mistral or SmolLM",
+            )
+
+
+def _stop_ids(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    ids: set[int] = set()
+    sources = (
+        tokenizer.eos_token_id,
+        getattr(module.config, "eos_token_id", None),
+        module.generation_config and module.generation_config.eos_token_id,
+    )
+    for source in sources:
+        if source is not None:
+            ids.update(source if isinstance(source, list | tuple) else [source])
+    return frozenset(ids)

@@ -1,0 +1,110 @@
+"""Load a model and its tokenizer from a folder, a hub, or the bundle; save it for any other tool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from dapo.errors import ModelError
+from dapo.models.bundled import BUNDLED, bundled_folder
+from dapo.models.language_model import LanguageModel
+from dapo.models.packed_attention import ATTENTION_NAME, packed_attention
+from dapo.models.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+T = TypeVar("T")
+
+
+def locate(settings: ModelSettings, *, notify: Callable[[str], None] = lambda _: None) -> str:
+    """The folder or hub id to load from. Raises ModelError where a local path names no model folder.
+
+    notify: told in a line when something slow is done once (converting the bundled model).
+    """
+    ckpt = str(settings.ckpt)
+    if ckpt in BUNDLED:
+        return str(bundled_folder(ckpt, notify))
+    folder = Path(ckpt).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"ckpt {ckpt} is a folder without config.json", fix="name a Hugging Face model folder")
+        return str(folder)
+    if ckpt.startswith((".", "/", "~")) or ckpt.count("/") != 1:
+        raise ModelError(
+            f"ckpt {ckpt} does not exist",
+            fix=f"name an existing folder, a hub id such as owner/name, or {', '.join(BUNDLED)}",
+        )
+    if settings.model_hub == "modelscope":
+        return _modelscope_folder(ckpt)
+    return ckpt
+
+
+def load_tokenizer(location: str, settings: ModelSettings) -> PreTrainedTokenizerBase:
+    """The tokenizer alone: quick, and enough to read the data with."""
+    from transformers import AutoTokenizer
+
+    return _load("tokenizer", location, AutoTokenizer.from_pretrained, trust_remote_code=settings.trust_remote_code)
+
+
+def load_model(
+    location: str, tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, device: torch.device
+) -> LanguageModel:
+    """The model on its device, checked against its own plain forward pass. Weights come from safetensors only."""
+    from transformers import AttentionInterface, AutoModelForCausalLM
+
+    AttentionInterface.register(ATTENTION_NAME, packed_attention)
+    module = _load(
+        "model",
+        location,
+        AutoModelForCausalLM.from_pretrained,
+        dtype=resolve_dtype(settings.dtype, device),
+        attn_implementation=ATTENTION_NAME,
+        trust_remote_code=settings.trust_remote_code,
+        use_safetensors=True,
+    )
+    module.to(device).eval()
+    if settings.activation_checkpointing:
+        module.gradient_checkpointing_enable({"use_reentrant": False})
+    model = LanguageModel(module, tokenizer)
+    model.check()
+    return model
+
+
+def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """`auto` is float32 on a CPU, where it is exact and runs everywhere, and bfloat16 on a GPU."""
+    if dtype == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
+
+
+def save_model(model: LanguageModel, folder: Path) -> None:
+    """Write a Hugging Face folder: weights (tied ones once), config, generation config, tokenizer, template."""
+    model.module.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+
+
+def _load(what: str, location: str, loader: Callable[..., T], **options: Any) -> T:
+    """A loader may fail in any way on a folder that a person hands over; all become one clear error."""
+    try:
+        return loader(location, local_files_only=os.path.isdir(location), **options)
+    except Exception as problem:
+        reason = str(problem).strip().splitlines() or [type(problem).__name__]
+        raise ModelError(
+            f"cannot load the {what} of {location}: {reason[0]}",
+            fix="name a folder in Hugging Face format with safetensors weights, or a hub id that can be reached",
+        ) from problem
+
+
+def _modelscope_folder(name: str) -> str:
+    try:
+        from modelscope import snapshot_download
+    except ImportError as missing:
+        raise ModelError(
+            "model_hub is modelscope but the package modelscope is not installed", fix="pip install modelscope"
+        ) from missing
+    return _load("snapshot", name, lambda where, **_: str(snapshot_download(where)))

@@ -1,0 +1,231 @@
+"""A person's own reward function: found in its file, its contract told apart by signature.
+
+    reward_fn(record) -> float | dict                                    one RewardRecord per answer
+    compute_score(data_source, solution_str, ground_truth, extra_info)   verl; once per answer
+    reward_func(prompts, completions, **columns) -> list[float]          TRL; once per group, by keyword
+
+Loading runs the file's code, so it happens in a reward worker; so does every call.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from dapo.errors import RewardError
+from dapo.records import Completion, Prompt, Score
+from dapo.rewards.record import reward_record
+from dapo.rewards.values import to_score, to_scores
+
+Contract = Literal["record", "compute_score", "batch"]
+Sample = tuple[int, Completion]
+"""Which answer of the prompt, from 0, and the answer."""
+
+DEFAULT_NAMES = ("reward_fn", "compute_score", "reward_func")
+"""Looked for in this order when the path names no function."""
+_CONTRACTS = (
+    "write it as reward_fn(record), "
+    "compute_score(data_source, solution_str, ground_truth, extra_info=None) "
+    "or reward_func(prompts, completions, **columns)"
+)
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A loaded reward function and how it wants to be called."""
+
+    function: Callable[..., Any]
+    contract: Contract
+    file: str
+
+    @property
+    def whole_group(self) -> bool:
+        """Whether one call scores all answers of a prompt."""
+        return self.contract == "batch"
+
+    def score(self, prompt: Prompt, samples: Sequence[Sample]) -> list[Score]:
+        """One score per sample. The function's exceptions become RewardError with the row and the last frame."""
+        places = [f"row {prompt.index}, sample {index}" for index, _ in samples]
+        try:
+            if self.contract == "batch":
+                returned = self.function(**_batch_arguments(self.function, prompt, samples, places[0]))
+                return to_scores(returned, places)
+            return [
+                to_score(self._call(prompt, sample, place), place)
+                for sample, place in zip(samples, places, strict=True)
+            ]
+        except (RewardError, MemoryError):
+            raise
+        except BaseException as error:
+            raise _failed_call(error, places[0], samples[0][1].text) from error
+
+    def _call(self, prompt: Prompt, sample: Sample, place: str) -> Any:
+        index, completion = sample
+        if self.contract == "record":
+            return self.function(reward_record(prompt, completion, index))
+        arguments = {
+            "data_source": prompt.row.get("data_source"),
+            "solution_str": completion.text,
+            "ground_truth": prompt.answer,
+            "extra_info": prompt.row.get("extra_info"),
+        }
+        return self.function(**_accepted(self.function, arguments, place))
+
+
+def split_path(reward_fn_path: str) -> tuple[str, str | None]:
+    """`file.py[:function]` as (absolute path, function or None)."""
+    path, colon, name = reward_fn_path.rpartition(":")
+    if not colon or not name.isidentifier():
+        path, name = reward_fn_path, ""
+    return os.path.abspath(os.path.expanduser(path)), name or None
+
+
+def load_user_function(path: str, name: str | None) -> UserFunction:
+    """The reward function of the file at `path`. Raises RewardError when there is none that can be used."""
+    module = _import_file(path)
+    function = _find(module, path, name)
+    shown = getattr(function, "__name__", name or "the reward")
+    if _is_async(function):
+        raise RewardError(
+            f"{shown} in {path} is asynchronous; a reward worker scores one answer after another",
+            fix="make it a plain `def`; reward_workers sets how many run side by side",
+        )
+    return UserFunction(function, _contract(function, f"{shown} in {path}"), path)
+
+
+def _import_file(path: str) -> ModuleType:
+    if not Path(path).is_file():
+        raise RewardError(f"reward_fn_path names {path}, which is not a file", fix="give file.py or file.py:function")
+    name = f"reward_file_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise RewardError(f"reward_fn_path names {path}, which is not a Python file", fix="give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(Path(path).parent))  # so that it can import its neighbours, as a script could
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        raise RewardError(
+            f"the reward file {path} does not import: {describe_exception(error)}",
+            fix="make `python " + path + "` run without an error",
+        ) from error
+    return module
+
+
+def _find(module: ModuleType, path: str, name: str | None) -> Callable[..., Any]:
+    public = [
+        key
+        for key, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
+    ]
+    there = f"it defines {', '.join(public)}" if public else "it defines no public function"
+    if name is not None:
+        if callable(getattr(module, name, None)):
+            return getattr(module, name)
+        near = difflib.get_close_matches(name, public, n=1)
+        fix = f"did you mean {near[0]!r}?" if near else "name one of its functions after the colon"
+        raise RewardError(f"{path} has no function {name!r}; {there}", fix=fix)
+    for default in DEFAULT_NAMES:
+        if callable(getattr(module, default, None)):
+            return getattr(module, default)
+    if len(public) == 1:
+        return getattr(module, public[0])
+    raise RewardError(
+        f"no reward function was found in {path}: {there}",
+        fix=f"name it {DEFAULT_NAMES[0]}, or say which one to use as {os.path.basename(path)}:function",
+    )
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    forms = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    return any(form(function) or form(getattr(function, "__call__", None)) for form in forms)  # noqa: B004
+
+
+def _contract(function: Callable[..., Any], shown: str) -> Contract:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise RewardError(f"{shown} has no signature that can be read", fix=_CONTRACTS) from error
+    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind in _NAMED]
+    if "completions" in parameters:
+        return "batch"
+    if {"solution_str", "ground_truth"} <= set(parameters):
+        return "compute_score"
+    first = next(iter(parameters.values()), None)
+    if len(needed) == 1 and first is not None and first.name == needed[0] and first.kind in _POSITIONAL:
+        return "record"
+    signature = f"({', '.join(map(str, parameters.values()))})"
+    raise RewardError(f"{shown} takes {signature}, which is none of the three known contracts", fix=_CONTRACTS)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (*_POSITIONAL, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _batch_arguments(
+    function: Callable[..., Any], prompt: Prompt, samples: Sequence[Sample], place: str
+) -> dict[str, Any]:
+    """TRL's keywords: every column of the row as a list, one entry per completion."""
+    n = len(samples)
+    columns = {key: [value] * n for key, value in prompt.row.items() if key not in ("prompt", "completion")}
+    chat = bool(prompt.messages)
+    texts = [completion.text for _, completion in samples]
+    columns["prompts"] = [[dict(message) for message in prompt.messages] if chat else prompt.text] * n
+    columns["completions"] = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
+    columns["completion_ids"] = [list(completion.tokens) for _, completion in samples]
+    return _accepted(function, columns, place)
+
+
+def _accepted(function: Callable[..., Any], arguments: dict[str, Any], place: str) -> dict[str, Any]:
+    """Those of the arguments that the function takes; an argument it needs and we lack is an error."""
+    parameters = inspect.signature(function).parameters
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in _NAMED and parameter.default is parameter.empty and name not in arguments
+    ]
+    if missing:
+        raise RewardError(
+            f"{place}: the reward needs {', '.join(missing)}, but the row offers {', '.join(arguments)}",
+            fix="give the rows such a column, or give the parameter a default value",
+        )
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def _failed_call(error: BaseException, place: str, text: str) -> RewardError:
+    return RewardError(
+        f"{place}: the reward function raised {describe_exception(error)}\n  answer: {shortened(text)!r}",
+        fix="make the function return a number for every answer, also for strange ones",
+    )
+
+
+def describe_exception(error: BaseException) -> str:
+    """`ValueError: text (file.py, line 3, in reward_fn: the line)`: the exception and its last frame."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if not frames:
+        return said
+    last = frames[-1]
+    return f"{said} ({last.filename}, line {last.lineno}, in {last.name}: {last.line})"
+
+
+def shortened(text: str, limit: int = 300) -> str:
+    """The text with its middle left out when it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"

@@ -1,0 +1,1 @@
+"""Rollout engines: prompts in, whole groups of sampled answers out."""

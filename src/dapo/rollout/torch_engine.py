@@ -1,0 +1,214 @@
+"""The built-in rollout engine: continuous batching on the very module that is being trained."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from dapo.errors import RolloutError
+from dapo.models.language_model import LanguageModel
+from dapo.models.packed_attention import Family
+from dapo.records import Completion, Draw
+from dapo.rollout.engine import Rollout, RolloutCounters
+from dapo.rollout.kv_cache import DecodeAttention, KVCache, PrefillAttention, PromptStates
+from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
+from dapo.rollout.settings import Sampling
+from dapo.rollout.token_sampling import draw_tokens
+
+PREFILL_TOKENS = 4096
+"""Most prompt tokens in one pass, unless one prompt alone is longer."""
+
+
+class TorchEngine:
+    """Generates with a `LanguageModel` in this process. Weight updates need no copy: the parameters are shared."""
+
+    def __init__(self, model: LanguageModel, *, max_num_seqs: int, kv_cache_gb: float) -> None:
+        self.model = model
+        self.max_num_seqs = max_num_seqs
+        self.kv_cache_gb = kv_cache_gb
+        self.counters = RolloutCounters()
+
+    @torch.no_grad()
+    def rollout(self, draws: Sequence[Draw], sampling: Sampling, seed: int) -> Generator[Rollout | None, None, None]:
+        sequences = [sequence for draw in draws for sequence in self._sequences(draw, sampling, seed)]
+        if not sequences:
+            return
+        longest = max(len(sequence.draw.prompt.tokens) + sequence.limit for sequence in sequences)
+        slots = min(self.max_num_seqs, self._affordable_slots(longest), len(sequences))
+        generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), slots)
+        missing = {draw.id: sampling.n for draw in draws}
+        done: dict[int, list[RunningSequence]] = {draw.id: [] for draw in draws}
+        while generation.scheduler.unfinished:
+            finished = generation.step()
+            whole = False
+            for sequence in finished:
+                key = sequence.draw.id
+                done[key].append(sequence)
+                missing[key] -= 1
+                if missing[key] == 0:
+                    whole = True
+                    yield self._rollout(sequence.draw, done.pop(key), sampling)
+            if not whole:
+                yield None
+
+    def _sequences(self, draw: Draw, sampling: Sampling, seed: int) -> list[RunningSequence]:
+        room = self.model.context_length - len(draw.prompt.tokens)
+        limit = min(sampling.max_new_tokens, room)
+        if limit < 1:
+            raise RolloutError(
+                f"prompt {draw.prompt.index} has {len(draw.prompt.tokens)} tokens, "
+                f"which leaves no room in the model's context of {self.model.context_length}",
+                fix="lower max_prompt_tokens",
+            )
+        return [
+            RunningSequence(draw, sample, limit, sequence_uniforms(seed, draw.id, sample))
+            for sample in range(sampling.n)
+        ]
+
+    def _affordable_slots(self, longest: int) -> int:
+        layers, heads, width = _cache_shape(self.model)
+        per_token = 2 * layers * heads * width * self.model.dtype.itemsize
+        slots = int(self.kv_cache_gb * 2**30 / (per_token * longest))
+        if slots < 1:
+            need = per_token * longest / 2**30
+            raise RolloutError(
+                f"kv_cache_gb is {self.kv_cache_gb} but one sequence of {longest} tokens needs {need:.2f}",
+                fix="raise kv_cache_gb, or lower max_new_tokens or max_prompt_tokens",
+            )
+        return slots
+
+    def _rollout(self, draw: Draw, sequences: list[RunningSequence], sampling: Sampling) -> Rollout:
+        sequences.sort(key=lambda sequence: sequence.sample)
+        texts = self.model.tokenizer.batch_decode([sequence.tokens for sequence in sequences], skip_special_tokens=True)
+        return Rollout(
+            draw,
+            tuple(
+                Completion(
+                    tokens=tuple(sequence.tokens),
+                    logprobs=tuple(sequence.logprobs),
+                    text=_cut_after_stop(text, sampling.stop_strings),
+                    stop_reason=sequence.stop_reason or "length",
+                )
+                for sequence, text in zip(sequences, texts, strict=True)
+            ),
+        )
+
+
+class _Generation:
+    """One call of `rollout` while it runs: its slots, and the states that the next tokens are drawn from."""
+
+    def __init__(
+        self, model: LanguageModel, counters: RolloutCounters, sampling: Sampling, scheduler: Scheduler, slots: int
+    ) -> None:
+        layers, heads, width = _cache_shape(model)
+        self.model = model
+        self.counters = counters
+        self.sampling = sampling
+        self.scheduler = scheduler
+        self.cache = KVCache(layers, slots, heads, width, model.dtype, model.device)
+        self.prompts: dict[int, tuple[PromptStates, Tensor]] = {}
+        """By draw id: prompts of which some answers still wait, with their last hidden state (1, W)."""
+        self.hidden: list[Tensor] = []
+        """Last hidden states (R, W), to be joined; several sequences may draw from one row."""
+        self.row: dict[int, int] = {}
+        """Slot -> the row of `hidden` that its sequence draws from."""
+
+    def step(self) -> list[RunningSequence]:
+        """Start what there is room for and give every running sequence one token; returns the finished ones."""
+        self._start(self.scheduler.admit())
+        self._draw()
+        finished = self.scheduler.release_finished()
+        self.counters.finished += len(finished)
+        self._decode()
+        return finished
+
+    def _start(self, started: list[RunningSequence]) -> None:
+        """Compute prompts that are new, once each, and copy them into the slots of their answers."""
+        new = {sequence.draw.id: sequence.draw for sequence in started if sequence.draw.id not in self.prompts}
+        for draws in _passes(list(new.values())):
+            self._prefill(draws)
+        rows: dict[int, int] = {}
+        for sequence in started:
+            states, last = self.prompts[sequence.draw.id]
+            self.cache.fill(sequence.slot, states)
+            if sequence.draw.id not in rows:
+                rows[sequence.draw.id] = sum(len(part) for part in self.hidden)
+                self.hidden.append(last)
+            self.row[sequence.slot] = rows[sequence.draw.id]
+        waiting = self.scheduler.next_waiting
+        self.prompts = {key: kept for key, kept in self.prompts.items() if waiting and waiting.draw.id == key}
+
+    def _prefill(self, draws: list[Draw]) -> None:
+        lengths = [len(draw.prompt.tokens) for draw in draws]
+        tokens = [token for draw in draws for token in draw.prompt.tokens]
+        packing = PrefillAttention([Family(length) for length in lengths], self.model.dtype, self.model.device)
+        hidden = self.model.hidden(torch.tensor(tokens, device=self.model.device), packing.position_T, packing)
+        self.counters.prompt_tokens += len(tokens)
+        start = 0
+        for draw, length in zip(draws, lengths, strict=True):
+            run = slice(start, start + length)
+            self.prompts[draw.id] = packing.states(run), hidden[run.stop - 1 : run.stop]
+            start += length
+
+    def _draw(self) -> None:
+        running = self.scheduler.running
+        logits = self.model.logits(torch.cat(self.hidden))
+        device = logits.device
+        row = torch.tensor([self.row[sequence.slot] for sequence in running], device=device)
+        uniform = torch.tensor([sequence.uniforms.random() for sequence in running], dtype=torch.float64, device=device)
+        drawn = draw_tokens(logits, row, uniform, self.sampling)
+        self.counters.sampled_tokens += len(running)
+        for sequence, token, logprob in zip(running, drawn.tokens.tolist(), drawn.logprobs.tolist(), strict=True):
+            sequence.tokens.append(token)
+            sequence.logprobs.append(logprob)
+            if token in self.model.stop_ids or self._ends_by_string(sequence):
+                sequence.stop_reason = "stop"
+            elif len(sequence.tokens) == sequence.limit:
+                sequence.stop_reason = "length"
+
+    def _ends_by_string(self, sequence: RunningSequence) -> bool:
+        if not self.sampling.stop_strings:
+            return False
+        # A token holds at least one byte of the string, and its text may begin one token earlier.
+        tail = max(len(string.encode()) for string in self.sampling.stop_strings) + 1
+        text = self.model.tokenizer.decode(sequence.tokens[-tail:])
+        return any(string in text for string in self.sampling.stop_strings)
+
+    def _decode(self) -> None:
+        running = self.scheduler.running
+        self.hidden, self.row = [], {sequence.slot: row for row, sequence in enumerate(running)}
+        if running:
+            packing = DecodeAttention(self.cache, [sequence.slot for sequence in running])
+            last = torch.tensor([sequence.tokens[-1] for sequence in running], device=self.model.device)
+            self.hidden = [self.model.hidden(last, packing.position_T, packing)]
+
+
+def _cache_shape(model: LanguageModel) -> tuple[int, int, int]:
+    """Layers, key heads, and the width of a head."""
+    config = model.module.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_hidden_layers, heads, width
+
+
+def _passes(draws: list[Draw]) -> Iterator[list[Draw]]:
+    """Cut into runs of at most PREFILL_TOKENS prompt tokens."""
+    batch: list[Draw] = []
+    size = 0
+    for draw in draws:
+        length = len(draw.prompt.tokens)
+        if batch and size + length > PREFILL_TOKENS:
+            yield batch
+            batch, size = [], 0
+        batch.append(draw)
+        size += length
+    if batch:
+        yield batch
+
+
+def _cut_after_stop(text: str, stop_strings: Sequence[str]) -> str:
+    """The text up to the end of the first stop string in it."""
+    ends = [text.find(string) + len(string) for string in stop_strings if string in text]
+    return text[: min(ends)] if ends else text

@@ -1,0 +1,1 @@
+"""Dynamic sampling: collect whole groups that disagree until the batch is full, within a bound."""

@@ -1,0 +1,152 @@
+"""The folder of one run. Whoever wants to know anything about a run finds it here, under the same names."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from dapo.errors import ConfigError
+
+_ANOTHER = "choose another --save-path, or go on with that run: `dapo train --resume {path}`"
+_SAME_SECOND = 1000
+"""Runs of one algorithm that may start within one second under default names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where the parts of a run lie. Having one promises that the folder exists and holds `config.toml`."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved settings. Its presence is what makes a folder a run."""
+        return self.path / "config.toml"
+
+    @property
+    def metrics(self) -> Path:
+        """One line per update."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        """One line per generated group."""
+        return self.path / "rollouts.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """A folder per saved step."""
+        return self.path / "checkpoints"
+
+    @property
+    def final(self) -> Path:
+        """The trained model in Hugging Face format."""
+        return self.path / "final"
+
+    @classmethod
+    def create(cls, save_path: Path | None, *, algo: str, config_toml: str) -> RunFolder:
+        """Makes the folder with its `config.toml`; without a `save_path`, `runs/<date-time>-<algo>`.
+
+        Raises ConfigError when it holds a run already or cannot be written; then nothing is left behind.
+        """
+        check_save_path(save_path)
+        folder = cls(_make_default(algo) if save_path is None else _make(save_path))
+        _write_whole(folder.config, config_toml)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a run that was started before. Raises ConfigError when `path` is none."""
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise ConfigError(
+                f"{path} is not a run folder: it has no {folder.config.name}",
+                fix="give the folder that `dapo train` named when the run started",
+            )
+        return folder
+
+
+def check_save_path(save_path: Path | None) -> None:
+    """Refuses, without touching the disk, a folder that `RunFolder.create` would refuse: for the time before the
+    model is loaded. Raises ConfigError."""
+    path = Path("runs") if save_path is None else save_path
+    reason = _obstacle(path)
+    if reason is not None:
+        raise _cannot_create(path, reason)
+    if save_path is not None and _holds_run(save_path):
+        raise ConfigError(f"--save-path {path} already holds a run", fix=_ANOTHER.format(path=path))
+
+
+def _obstacle(path: Path) -> str | None:
+    """Why no folder can be made at `path`, as far as one can see without trying."""
+    parent = path.absolute()
+    try:
+        while not _exists(parent):
+            parent = parent.parent
+        if not parent.is_dir():
+            return f"{parent} is not a folder"
+        return None if os.access(parent, os.W_OK | os.X_OK) else f"{parent} is not writable"
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
+        return str(error)
+
+
+def _holds_run(path: Path) -> bool:
+    folder = RunFolder(path)
+    parts = (folder.config, folder.metrics, folder.rollouts, folder.checkpoints, folder.final)
+    return any(part.exists() for part in parts)
+
+
+def _exists(path: Path) -> bool:
+    """Unlike `Path.exists`, does not take a name that no folder can have for one that is merely absent."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _make(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_create(path, error.strerror or str(error)) from error
+    return path
+
+
+def _make_default(algo: str) -> Path:
+    """A new folder even when a script starts several runs within the same second."""
+    name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{algo}"
+    for number in range(1, _SAME_SECOND):
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _cannot_create(path, error.strerror or str(error)) from error
+        return path
+    raise _cannot_create(Path("runs") / name, f"{_SAME_SECOND - 1} runs of this name exist")
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """A kill leaves the whole file or none; a failed write leaves neither it nor an empty new folder."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except (OSError, UnicodeError) as error:
+        partial.unlink(missing_ok=True)
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        raise _cannot_create(path.parent, str(error)) from error
+
+
+def _cannot_create(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the run folder {path} cannot be created: {reason}", fix="choose another --save-path that can be written"
+    )

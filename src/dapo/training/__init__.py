@@ -1,0 +1,1 @@
+"""The update: packed passes, one division per optimizer step, float32 master weights."""

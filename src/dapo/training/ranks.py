@@ -1,0 +1,37 @@
+"""The processes that train together, or the one that trains alone: the update never asks which it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Ranks:
+    """Data parallelism over a torch.distributed group; without one, a single rank."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self._group = group
+        self.rank = 0 if group is None else dist.get_rank(group)
+        self.size = 1 if group is None else dist.get_world_size(group)
+
+    def share(self, items: Sequence[T]) -> list[T]:
+        """This rank's part of a pass: a run of it, the runs differing by at most one; maybe none."""
+        quotient, rest = divmod(len(items), self.size)
+        start = self.rank * quotient + min(self.rank, rest)
+        return list(items[start : start + quotient + (self.rank < rest)])
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up over the ranks, in place. Every rank must call it, one with nothing to add passes zeros."""
+        if self._group is not None:
+            dist.all_reduce(tensor, group=self._group)
+        return tensor
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """Numbers added up over the ranks, in float64."""
+        return self.sum(torch.tensor(list(values), dtype=torch.float64)).tolist()

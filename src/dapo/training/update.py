@@ -1,0 +1,171 @@
+"""One update: a batch of judged groups in, new weights and what happened out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dapo.algorithms.losses import TokenLosses, step_size
+from dapo.algorithms.policy_loss import policy_loss_sum
+from dapo.algorithms.settings import Algorithm
+from dapo.errors import TrainingError
+from dapo.models.language_model import LanguageModel
+from dapo.models.token_logprobs import token_logprobs
+from dapo.training.batch import Answer
+from dapo.training.optimizer import MasterAdamW
+from dapo.training.packing import PackedPass, pack, split_by_tokens
+from dapo.training.ranks import Ranks
+from dapo.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """What an update did. Token means run over all response tokens of the update, on all ranks."""
+
+    loss: float
+    """Mean over the optimizer steps; each step's own is divided once by its tokens or answers."""
+    grad_norm: float
+    """Mean over the optimizer steps, before clipping."""
+    optimizer_steps: int
+    tokens: int
+    """Response tokens trained."""
+    ratio_mean: float
+    ratio_std: float
+    clipped_lower: float
+    """Share of tokens."""
+    clipped_upper: float
+    entropy: float
+    """Nats, of the full distribution."""
+    rollout_logprob: float
+    train_logprob: float
+    logprob_gap: float
+    """Mean of training minus rollout log-probability, never bounded."""
+    logprob_abs_gap: float
+
+
+class Trainer:
+    """Owns the optimizer. Weights change in the model that the rollout engine shares."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        settings: TrainingSettings,
+        algorithm: Algorithm,
+        *,
+        temperature: float,
+        max_new_tokens: int,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.model = model
+        self.settings = settings
+        self.algorithm = algorithm
+        self.temperature = temperature
+        self.max_new_tokens = max_new_tokens
+        self.ranks = ranks or Ranks()
+        self.optimizer = MasterAdamW(model.module.parameters(), settings)
+
+    def update(
+        self, answers: Sequence[Answer], lr: float, progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> UpdateStats:
+        """Train on the answers, in order, in ceil(answers / (mini_bs x gradient_accumulation_steps)) steps.
+
+        progress: called with optimizer steps done and in all. Raises TrainingError, with the weights as they
+        were before the step, when a loss or gradient is not finite.
+        """
+        per_step = self.settings.mini_bs * self.settings.gradient_accumulation_steps
+        steps = [answers[start : start + per_step] for start in range(0, len(answers), per_step)]
+        tally = _Tally()
+        self.model.module.train()
+        for number, members in enumerate(steps):
+            progress(number, len(steps))
+            self._optimizer_step(members, lr, tally)
+        self.model.module.eval()
+        progress(len(steps), len(steps))
+        return tally.stats(self.ranks)
+
+    def _optimizer_step(self, answers: Sequence[Answer], lr: float, tally: _Tally) -> None:
+        divisor = step_size([len(answer.completion.tokens) for answer in answers], self.algorithm.aggregation)
+        loss = 0.0
+        for start in range(0, len(answers), self.settings.mini_bs):
+            mine = self.ranks.share(answers[start : start + self.settings.mini_bs])
+            for part in split_by_tokens(mine, self.settings.max_tokens_per_pass):
+                loss += self._pass(part, divisor, tally)
+                self.optimizer.collect()
+        (loss,) = self.ranks.sums([loss])
+        norm = self.optimizer.step(lr, self.ranks) if math.isfinite(loss) else math.nan
+        if not math.isfinite(norm):
+            self.optimizer.drop_gradients()
+            rows = sorted({answer.prompt.index for answer in answers})
+            raise TrainingError(f"loss is {loss} and gradient norm {norm} in a step on the prompts of rows {rows}")
+        tally.add_step(loss, norm)
+
+    def _pass(self, answers: Sequence[Answer], divisor: int, tally: _Tally) -> float:
+        """Forward and backward of one pass; returns its part of the step's loss."""
+        packed = pack(answers, self.algorithm, self.max_new_tokens, self.model.dtype, self.model.device)
+        logp, entropy = self.score(packed)
+        loss_sum, losses = policy_loss_sum(self.algorithm, logp, packed.response)
+        loss = loss_sum / divisor
+        loss.backward()
+        tally.add_tokens(losses, logp.detach(), entropy, packed.response.old_logp)
+        return loss.item()
+
+    def score(self, packed: PackedPass) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy, (R,) each, of a pass's response tokens at the sampling temperature."""
+        hidden = self.model.hidden(packed.token_T, packed.packing.position_T, packed.packing)
+        return token_logprobs(hidden[packed.predictor_R], self.model.head, packed.target_R, self.temperature)
+
+
+class _Tally:
+    """Sums over an update, turned into means once."""
+
+    FIELDS = 10
+
+    def __init__(self) -> None:
+        self.sums = torch.zeros(self.FIELDS, dtype=torch.float64)
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+
+    def add_step(self, loss: float, norm: float) -> None:
+        self.losses.append(loss)
+        self.norms.append(norm)
+
+    @torch.no_grad()
+    def add_tokens(self, losses: TokenLosses, logp: Tensor, entropy: Tensor, old_logp: Tensor) -> None:
+        gap = logp.double() - old_logp.double()
+        ratio = losses.ratio.detach().double()
+        columns = (
+            torch.ones_like(gap),
+            ratio,
+            ratio.square(),
+            losses.clipped_lower,
+            losses.clipped_upper,
+            entropy,
+            old_logp,
+            logp,
+            gap,
+            gap.abs(),
+        )
+        self.sums += torch.stack([column.double().sum() for column in columns]).cpu()
+
+    def stats(self, ranks: Ranks) -> UpdateStats:
+        tokens, *sums = ranks.sum(self.sums).tolist()
+        ratio, ratio_square, lower, upper, entropy, old_logp, logp, gap, abs_gap = (value / tokens for value in sums)
+        return UpdateStats(
+            loss=sum(self.losses) / len(self.losses),
+            grad_norm=sum(self.norms) / len(self.norms),
+            optimizer_steps=len(self.losses),
+            tokens=int(tokens),
+            ratio_mean=ratio,
+            ratio_std=math.sqrt(max(ratio_square - ratio**2, 0.0)),
+            clipped_lower=lower,
+            clipped_upper=upper,
+            entropy=entropy,
+            rollout_logprob=old_logp,
+            train_logprob=logp,
+            logprob_gap=gap,
+            logprob_abs_gap=abs_gap,
+        )
