@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dapo.algorithms.advantages import compute_group_advantages
-from dapo.algorithms.losses import Clip, policy_losses, step_size, token_log_ratio, token_weight
+from dapo.algorithms.losses import Aggregation, Clip, policy_losses, step_size, token_log_ratio, token_weight
 from dapo.algorithms.reward_shaping import soft_overlong_punishment
 from dapo.algorithms.spec import AlgorithmSpec
 from dapo.errors import ConfigError
@@ -107,7 +107,7 @@ class DAPOLoss:
             Clip(config.eps_low, config.eps_high),
         )
         lengths: list[int] = chosen.sum(-1).tolist()
-        aggregation = "token-mean" if config.use_token_level_loss else "seq-mean-token-mean"
+        aggregation: Aggregation = "token-mean" if config.use_token_level_loss else "seq-mean-token-mean"
         weights = [token_weight(length, aggregation, config.max_length) for length in lengths if length]
         weight = torch.tensor(weights, dtype=losses.loss.dtype, device=losses.loss.device)
         weight = weight.repeat_interleave(torch.tensor([n for n in lengths if n], device=weight.device))

@@ -17,7 +17,7 @@ class RunSettings:
     """Times that the data is gone through; a collection goes on over the border between two."""
     max_steps: int | None = None
     """Most updates. The run ends at this or at the end of the data, whichever comes first."""
-    seed: int = 0
+    seed: int = 1
     """Decides the order of the data and every token drawn."""
     eval_dataset_path: str | None = None
     """Held-out data, measured before the first update, after the last, and every eval_interval."""

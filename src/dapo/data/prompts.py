@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ def _encode(row: Row, tokenizer: Any) -> tuple[str, tuple[int, ...]]:
     if isinstance(row.prompt, str):
         text, tokens = row.prompt, _encode_string(row.prompt, tokenizer)
     elif tokenizer.chat_template is not None:
-        text = _apply_template(row, tokenizer)
+        text = _apply_template(row.prompt, row.place, tokenizer)
         tokens = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     elif row.plain_prompt is not None:
         text, tokens = row.plain_prompt, _encode_string(row.plain_prompt, tokenizer)
@@ -104,14 +104,14 @@ def _encode_string(text: str, tokenizer: Any) -> list[int]:
     return tokens
 
 
-def _apply_template(row: Row, tokenizer: Any) -> str:
+def _apply_template(messages: tuple[Mapping[str, Any], ...], place: str, tokenizer: Any) -> str:
     try:
         return tokenizer.apply_chat_template(
-            [dict(message) for message in row.prompt], tokenize=False, add_generation_prompt=True
+            [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
         )
     except Exception as error:  # templates are programs of the model's authors and refuse in their own ways
         raise DataError(
-            f"{row.place}: the model's chat template refuses its messages: {first_line(error)}",
+            f"{place}: the model's chat template refuses its messages: {first_line(error)}",
             fix="check the roles and their order, or write the prompt as a string",
         ) from error
 

