@@ -34,14 +34,16 @@ class RunConfig:
     run: RunSettings
 
     def to_toml(self) -> str:
-        """The resolved settings as a recipe; unset ones are left out."""
+        """The resolved settings as a recipe that loads again; unset ones and ones that cannot act are left out."""
         import tomli_w
 
+        algorithm = Algorithm.of(self.algorithm)
+        idle = {name for name, acts, _ in _ACTS_ONLY if not acts(self, algorithm)}
         tables = {
             table: {
                 key: list(value) if isinstance(value, tuple) else value
                 for key, value in keys.items()
-                if value is not None
+                if value is not None and key not in idle
             }
             for table, keys in asdict(self).items()
         }
@@ -53,12 +55,14 @@ OWNER: dict[str, str] = {field.name: table for table, kind in TABLES.items() for
 """Setting -> the table it belongs to. Names are unique over all tables, so flags need no prefix."""
 
 
-def load_config(recipe: Path | None, flags: Mapping[str, Any]) -> RunConfig:
+def load_config(recipe: Path | None, flags: Mapping[str, Any], *, saved: Path | None = None) -> RunConfig:
     """Recipe first, flags over it. Raises ConfigError for anything unknown, malformed or without effect.
 
-    flags: setting -> value, strings as typed or already of the right type.
+    flags: setting -> value, strings as typed or already of the right type. saved: the resolved settings of a run
+    that goes on, below both.
     """
-    given = {**(_read_recipe(recipe) if recipe else {}), **flags}
+    layers = [_read_recipe(path) for path in (saved, recipe) if path is not None]
+    given = {name: value for layer in (*layers, flags) for name, value in layer.items()}
     for name in given:
         if name not in OWNER:
             raise unknown_setting(name)
@@ -88,7 +92,7 @@ def _read_recipe(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"recipe {path} does not exist", fix="name a TOML file, such as recipes/quickstart.toml"
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:  # bad TOML or UTF-8, a NUL in the path, deep nesting
         raise ConfigError(f"recipe {path} cannot be read: {problem}", fix="write it as TOML") from problem
     flat: dict[str, Any] = {}
     for key, value in content.items():
@@ -100,6 +104,8 @@ def _read_recipe(path: Path) -> dict[str, Any]:
         for name, inner in value.items():
             if OWNER.get(name, key) != key:
                 raise ConfigError(f"{name} stands under [{key}] in {path}", fix=f"put it under [{OWNER[name]}]")
+            if name in flat:
+                raise ConfigError(f"{name} stands twice in {path}", fix=f"keep the one under [{key}]")
             flat[name] = inner
     return flat
 
@@ -109,12 +115,15 @@ def _convert(kind: type, name: str, value: Any) -> Any:
 
     expected = get_type_hints(kind)[name]
     try:
-        return TypeAdapter(expected).validate_python(value)
+        converted = TypeAdapter(expected).validate_python(value)
     except ValidationError as problem:
         reason = problem.errors()[0]["msg"]
         raise ConfigError(
             f"{name} is {value!r}: {reason[0].lower()}{reason[1:]}", fix="see `dapo train --help`"
         ) from None
+    if isinstance(value, bool) and not isinstance(converted, bool):
+        raise ConfigError(f"{name} is {value}, which is not a number", fix="see `dapo train --help`")
+    return converted
 
 
 def _check_together(config: RunConfig, given: frozenset[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +51,7 @@ class DAPOConfig:
     def __post_init__(self) -> None:
         if not 0 < self.eps_low < 1:
             raise ConfigError(f"eps_low is {self.eps_low}", fix="choose a number between 0 and 1, such as 0.2")
-        if self.eps_high < self.eps_low:
+        if not self.eps_low <= self.eps_high < math.inf:
             raise ConfigError(
                 f"eps_high is {self.eps_high} but eps_low is {self.eps_low}",
                 fix="Clip-Higher needs eps_high >= eps_low; the paper uses 0.28 and 0.2",
@@ -62,7 +63,7 @@ class DAPOConfig:
                 f"cache_length is {self.cache_length} but max_length is {self.max_length}",
                 fix="make the buffer smaller than the limit, or 0 to switch the punishment off",
             )
-        if not self.adv_eps >= 0:
+        if not 0 <= self.adv_eps < math.inf:
             raise ConfigError(f"adv_eps is {self.adv_eps}", fix="choose 0 or a small positive number such as 1e-8")
 
     def shaped_rewards(self, is_correct: Tensor, response_length: Tensor) -> Tensor:
@@ -97,6 +98,7 @@ class DAPOLoss:
         and shares of response tokens whose clip was active: `clip_ratio`, `up_clip_ratio`, `low_clip_ratio`.
         """
         config = self.config
+        _check_shapes(logprobs, old_logprobs, advantages, mask)
         chosen = _response_tokens(logprobs, mask)
         if config.mask_overlong_truncated:
             chosen = chosen & (chosen.sum(-1, keepdim=True) < config.max_length)
@@ -110,7 +112,8 @@ class DAPOLoss:
         aggregation: Aggregation = "token-mean" if config.use_token_level_loss else "seq-mean-token-mean"
         weights = [token_weight(length, aggregation, config.max_length) for length in lengths if length]
         weight = torch.tensor(weights, dtype=losses.loss.dtype, device=losses.loss.device)
-        weight = weight.repeat_interleave(torch.tensor([n for n in lengths if n], device=weight.device))
+        repeats = torch.tensor([length for length in lengths if length], dtype=torch.int64, device=weight.device)
+        weight = weight.repeat_interleave(repeats)
         tokens = max(sum(lengths), 1)
         lower, upper = losses.clipped_lower.sum() / tokens, losses.clipped_upper.sum() / tokens
         return {
@@ -127,9 +130,20 @@ def _response_tokens(logprobs: Tensor, mask: Tensor | None) -> Tensor:
     """(B, T) bool."""
     if mask is None:
         return torch.ones_like(logprobs, dtype=torch.bool)
-    if mask.shape != logprobs.shape:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}, logprobs {tuple(logprobs.shape)}")
     return mask != 0
+
+
+def _check_shapes(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor | None) -> None:
+    """Raises ValueError: a shape that only broadcasts would train the wrong numbers in silence."""
+    if logprobs.dim() != 2:
+        raise ValueError(f"logprobs must be (B, T), got shape {tuple(logprobs.shape)}")
+    for name, given in (("old_logprobs", old_logprobs), ("mask", mask)):
+        if given is not None and given.shape != logprobs.shape:
+            raise ValueError(f"{name} has shape {tuple(given.shape)}, logprobs {tuple(logprobs.shape)}")
+    if advantages.shape not in (logprobs.shape, logprobs.shape[:1]):
+        raise ValueError(
+            f"advantages must be (B,) or (B, T), got {tuple(advantages.shape)} for {tuple(logprobs.shape)}"
+        )
 
 
 def _spread(values: Tensor, chosen: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ def soft_overlong_punishment(
         raise ValueError(f"cache_length must lie in [0, max_length={max_length}], got {cache_length}")
     length = torch.as_tensor(response_length)
     if cache_length == 0:
-        penalty = torch.zeros(length.shape, dtype=torch.float32)
+        penalty = torch.zeros_like(length, dtype=torch.float32)
     else:
         penalty = ((max_length - cache_length - length) / cache_length).clamp(-1.0, 0.0)
     return penalty if isinstance(response_length, Tensor) else penalty.item() + 0.0

@@ -53,7 +53,7 @@ class AlgorithmSettings:
             near = get_close_matches(self.algo, ALGORITHMS, 1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(f"algo is {self.algo!r}", fix=f"{hint}known are {', '.join(ALGORITHMS)}")
-        if self.clip_ratio_c is not None and not self.clip_ratio_c > 1:
+        if self.clip_ratio_c is not None and not 1 < self.clip_ratio_c < math.inf:
             raise ConfigError(f"clip_ratio_c is {self.clip_ratio_c}", fix="choose a number above 1, such as 10")
         if not (self.adv_eps >= 0 and math.isfinite(self.adv_eps)):
             raise ConfigError(f"adv_eps is {self.adv_eps}", fix="choose 0 or a small positive number such as 1e-8")

@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from dapo.cli import algorithms, plot, train
+    from dapo.cli import algorithms, export, plot, train
 
-    commands = {"train": train, "algorithms": algorithms, "plot": plot}
+    commands = {"train": train, "export": export, "algorithms": algorithms, "plot": plot}
     parser = Parser(prog="dapo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"dapo {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> int:
         )
     chosen, unknown = parser.parse_known_args(arguments)
     if unknown:
-        raise _unknown(unknown[0], subparsers.choices[chosen.command])
+        raise _unknown(unknown[0], subparsers.choices.get(chosen.command, parser))
     if chosen.command is None:
         parser.print_help()
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -59,7 +60,9 @@ class ScoredGeneration:
     def __call__(self, draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
         self.sequences_asked = len(draws) * self._sampling.n
         self._finished_before = self._engine.counters.finished
-        scoring: list[tuple[Rollout, Future[list[Score]]]] = []
+        # Groups leave in the order in which the engine finished them, not in that in which their scores came back:
+        # where a collection ends, and what it drops, then does not depend on how fast a reward is.
+        scoring: deque[tuple[Rollout, Future[list[Score]]]] = deque()
         rollouts = self._engine.rollout(draws, self._sampling, self._seed)
         try:
             while True:
@@ -72,12 +75,11 @@ class ScoredGeneration:
                 self._progress()
                 if rollout is not None:
                     scoring.append((rollout, self._rewards.submit(rollout.draw.prompt, rollout.completions)))
-                for entry in [entry for entry in scoring if entry[1].done()]:
-                    scoring.remove(entry)
-                    yield self._group(*entry, version)
+                while scoring and scoring[0][1].done():
+                    yield self._group(*scoring.popleft(), version)
                 yield None
-            for entry in scoring:
-                yield self._group(*entry, version)
+            while scoring:
+                yield self._group(*scoring.popleft(), version)
         finally:
             rollouts.close()
 

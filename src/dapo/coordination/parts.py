@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 
 from dapo.algorithms.settings import Algorithm
+from dapo.checkpoints.fingerprint import Fingerprint, decisive_settings, prompts_digest, reward_digest
+from dapo.checkpoints.run_lock import only_process
+from dapo.checkpoints.store import CheckpointStore
 from dapo.config import RunConfig
 from dapo.coordination.generation import Clock
+from dapo.coordination.resume import Resume, ResumePoint, compare_contents, find_resume_point, roll_back
 from dapo.data.prompts import PromptSet, encode_prompts
+from dapo.data.settings import DataSettings
 from dapo.data.sources import load_rows
 from dapo.data.stream import PromptStream
 from dapo.errors import ConfigError
@@ -20,6 +25,7 @@ from dapo.models.language_model import LanguageModel
 from dapo.models.loading import load_model, load_tokenizer, locate
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
+from dapo.rewards.user_function import split_path
 from dapo.rollout.torch_engine import TorchEngine
 from dapo.tracking.display import Display
 from dapo.tracking.metrics_log import MetricsLog
@@ -44,49 +50,59 @@ class Parts:
     clock: Clock
     metrics: MetricsLog
     rollouts: RolloutLog
+    checkpoints: CheckpointStore
+    fingerprint: Fingerprint
+    resumed: ResumePoint | None
+    """Where the run goes on; its weights, optimizer and data position are in the parts already."""
 
 
 @contextmanager
-def assemble(config: RunConfig, display: Display) -> Iterator[Parts]:
-    """Build all parts and take them down again. The run folder is made last, so that no failure leaves one."""
+def assemble(config: RunConfig, display: Display, resume: Resume | None = None) -> Iterator[Parts]:
+    """Build all parts and take them down again. A new run's folder is made last, so that no failure leaves one; a
+    resumed run's is changed last, so that no failure alters it."""
     algorithm = Algorithm.of(config.algorithm)
     save_path = Path(config.run.save_path) if config.run.save_path else None
-    check_save_path(save_path)
     device = _device(config.run.train_devices, display)
-    rows = load_rows(config.data, model_hub=config.model.model_hub)
-    held_out_data = (
-        replace(config.data, dataset_path=config.run.eval_dataset_path, dataset_loader_fn=None, dedup_prompts=False)
-        if config.run.eval_dataset_path
-        else None
-    )
-    held_out_rows = load_rows(held_out_data, model_hub=config.model.model_hub) if held_out_data else []
+    settings = decisive_settings(asdict(config))
     with ExitStack() as stack:
+        point = None
+        if resume is None:
+            check_save_path(save_path)
+        else:
+            stack.enter_context(only_process(resume.folder.path))
+            point = find_resume_point(resume, settings, display.notice, display.warning)
+        rows = load_rows(config.data, model_hub=config.model.model_hub)
+        held_out_data = _held_out_data(config)
+        held_out_rows = load_rows(held_out_data, model_hub=config.model.model_hub) if held_out_data else []
         rewards = stack.enter_context(RewardPool(config.reward))
         rewards.start()
-        location = locate(config.model, notify=display.notice)
+        location = str(point.checkpoint.model) if point else locate(config.model, notify=display.notice)
         tokenizer = load_tokenizer(location, config.model)
         prompts = encode_prompts(rows, config.data, tokenizer)
         held_out = encode_prompts(held_out_rows, held_out_data, tokenizer) if held_out_data else None
         check_answers(config.reward, [*prompts.prompts, *(held_out.prompts if held_out else ())])
         for notice in prompts.notices():
             display.notice(notice)
-        model = load_model(location, tokenizer, config.model, device)
-        engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
-        trainer = Trainer(
-            model,
-            config.training,
-            algorithm,
-            temperature=config.rollout.temperature,
-            max_new_tokens=config.rollout.max_new_tokens,
+        fingerprint = _fingerprint(config, settings, prompts, held_out)
+        if resume and point:
+            compare_contents(point, fingerprint, resume, display.warning)
+        stream = PromptStream(
+            prompts.prompts,
+            epochs=config.run.epochs,
+            seed=config.run.seed,
+            position=point.state.position if point else 0,
         )
-        stream = PromptStream(prompts.prompts, epochs=config.run.epochs, seed=config.run.seed)
-        folder = RunFolder.create(save_path, algo=algorithm.name, config_toml=config.to_toml())
+        model = load_model(location, tokenizer, config.model, device)
+        trainer = _trainer(model, config, algorithm, point)
+        folder = _folder(config, resume, point, save_path, algorithm)
+        if resume is None:
+            stack.enter_context(only_process(folder.path))
         yield Parts(
             config=config,
             algorithm=algorithm,
             folder=folder,
             model=model,
-            engine=engine,
+            engine=TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb),
             trainer=trainer,
             rewards=rewards,
             stream=stream,
@@ -94,7 +110,53 @@ def assemble(config: RunConfig, display: Display) -> Iterator[Parts]:
             clock=Clock(),
             metrics=MetricsLog(folder.metrics),
             rollouts=RolloutLog(folder.rollouts),
+            checkpoints=CheckpointStore(folder.checkpoints),
+            fingerprint=fingerprint,
+            resumed=point,
         )
+
+
+def _held_out_data(config: RunConfig) -> DataSettings | None:
+    path = config.run.eval_dataset_path
+    return replace(config.data, dataset_path=path, dataset_loader_fn=None, dedup_prompts=False) if path else None
+
+
+def _fingerprint(
+    config: RunConfig, settings: dict[str, object], prompts: PromptSet, held_out: PromptSet | None
+) -> Fingerprint:
+    own_reward = config.reward.reward_fn_path
+    file, function = split_path(own_reward) if own_reward else ("", None)
+    return Fingerprint(
+        settings=settings,
+        data=prompts_digest(prompts.prompts),
+        reward=reward_digest(Path(file), function) if own_reward else None,
+        held_out=prompts_digest(held_out.prompts, config.run.eval_n) if held_out else None,
+    )
+
+
+def _trainer(model: LanguageModel, config: RunConfig, algorithm: Algorithm, point: ResumePoint | None) -> Trainer:
+    trainer = Trainer(
+        model,
+        config.training,
+        algorithm,
+        temperature=config.rollout.temperature,
+        max_new_tokens=config.rollout.max_new_tokens,
+    )
+    if point is not None:
+        trainer.load_optimizer_state(point.checkpoint.optimizer())
+        trainer.skipped_in_a_row = point.state.skipped_in_a_row
+    return trainer
+
+
+def _folder(
+    config: RunConfig, resume: Resume | None, point: ResumePoint | None, save_path: Path | None, algorithm: Algorithm
+) -> RunFolder:
+    """A new folder, or the resumed one as it was at its checkpoint."""
+    if resume is None:
+        return RunFolder.create(save_path, algo=algorithm.name, config_toml=config.to_toml())
+    roll_back(resume.folder, point.state.updates if point else -1)
+    resume.folder.rewrite_config(config.to_toml())
+    return resume.folder
 
 
 def _device(train_devices: str, display: Display) -> torch.device:

@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dapo.checkpoints.random_states import random_states, restore_random_states, seed_random_states
+from dapo.checkpoints.run_state import RunState
+from dapo.checkpoints.whole_folder import sync_file, written_whole
 from dapo.config import RunConfig
 from dapo.coordination.generation import ScoredGeneration
-from dapo.coordination.held_out import HeldOutResult, measure_held_out
+from dapo.coordination.held_out import measure_held_out
 from dapo.coordination.parts import Parts, assemble
+from dapo.coordination.resume import Resume
 from dapo.coordination.step_metrics import Value, collection_metrics, reward_metrics, time_metrics, update_metrics
-from dapo.errors import DataError
+from dapo.coordination.stopping import StopRequest
+from dapo.errors import DapoError, DataError
 from dapo.models.loading import save_model
 from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
+from dapo.sampling.group_buffer import Buffered
 from dapo.tracking.display import BeforeAfter, CollectionProgress, Display, Outcome
+from dapo.tracking.metrics_log import read_metrics
 from dapo.training.batch import JudgedGroup, answers_of, judge_groups
 from dapo.training.settings import learning_rate
 from dapo.training.update import UpdateStats
 
 
-def train(config: RunConfig, display: Display) -> Path:
-    """Train as the settings say; returns the run folder, with the trained model in `final/`."""
-    with assemble(config, display) as parts:
-        return Run(parts, display).train()
+def train(
+    config: RunConfig, display: Display, *, resume: Resume | None = None, stop: StopRequest | None = None
+) -> Path:
+    """Train as the settings say; returns the run folder, with the trained model in `final/`.
+
+    resume: go on with an earlier run. stop: whether the run was asked to stop early; it is then saved, without
+    `final/`.
+    """
+    stop = stop or StopRequest()
+    with assemble(config, display, resume) as parts, stop.listening():
+        return Run(parts, display, stop).train()
 
 
 class Run:
-    """One run from its first update to its last."""
+    """One run from its first update, or from a checkpoint, to its last."""
 
-    def __init__(self, parts: Parts, display: Display) -> None:
+    def __init__(self, parts: Parts, display: Display, stop: StopRequest) -> None:
         self.parts = parts
         self.config = parts.config
         self.display = display
+        self.stop = stop
         self.generation = ScoredGeneration(
             parts.engine,
             parts.rewards,
@@ -41,46 +57,160 @@ class Run:
             parts.clock,
             self._show_collection,
         )
+        state = parts.resumed.state if parts.resumed else None
         self.sampler = DynamicSampler(
-            self.config.collection, parts.stream, self.generation, filtering=parts.algorithm.dynamic_sampling
+            self.config.collection,
+            parts.stream,
+            self.generation,
+            filtering=parts.algorithm.dynamic_sampling,
+            buffered=[Buffered(group, group.version) for group in state.buffered] if state else (),
         )
-        self.updates = 0
+        self.updates = state.updates if state else 0
         """Updates made: the version of the present weights."""
+        self.skipped_updates = state.skipped_updates if state else 0
+        self._failures_before = state.reward_failures if state else 0
+        self._boundary = state
+        """The run right after the last update. What is saved is this, so that a collection that is given up, or
+        that finds the data at its end, is done again by whoever goes on."""
+        self._saved = state
+        """The state that the newest checkpoint holds."""
         self._step_began = time.perf_counter()
         self._tokens_before = 0
 
     def train(self) -> Path:
         self._introduce()
-        before = self._measure()
-        if before is not None:
-            self._write(0, _held_out_metrics(before))
-        after = None
-        try:
-            while self.updates != self.config.run.max_steps:
-                self._step_began, self._tokens_before = time.perf_counter(), self.parts.engine.counters.sampled_tokens
-                collection = self.sampler.next_batch(self.updates)
-                if collection is None:
-                    break
-                judged = judge_groups(collection.groups, self.parts.algorithm, self.config.rollout.max_new_tokens)
-                metrics = self._update(judged)
-                self.updates += 1
-                metrics |= self._account(collection, judged, metrics)
-                after = self._measure() if self._measurement_due else None
-                self._write(self.updates, metrics | _held_out_metrics(after))
-                self._log_rollouts(collection, judged)
-        finally:
-            if self.updates:
-                save_model(self.parts.model, self.parts.folder.final)
+        before = self._begin()
+        after: dict[str, Value] = {}
+        while self._goes_on and (collection := self._collect()) is not None:
+            after = self._step(collection)
+            self._boundary = self._state(after)
+            if self._save_due:
+                self._save()
+        if self.stop.signal is not None:
+            return self._stopped()
         if not self.updates:
             raise DataError(
                 f"the data ended before one update: {self.sampler.counts.generated} groups, none of which disagreed",
                 fix="use more prompts, or ones that the model solves sometimes",
             )
-        if after is None and before is not None:
-            after = self._measure()
-            self._write(self.updates, _held_out_metrics(after))
+        if before and not after:
+            after = self._recorded(self.updates) or self._measure_at_the_end()
+        self._save()
+        self._export()
         self._conclude(before, after)
         return self.parts.folder.path
+
+    def _begin(self) -> dict[str, Value]:
+        """Set every generator of random numbers; returns the held-out result before training, if there is one."""
+        if self.parts.resumed is None:
+            seed_random_states(self.config.run.seed)
+            before = self._measure()
+            if before:
+                self._write(0, before)
+            return before
+        state = self.parts.resumed.state
+        restore_random_states(dict(state.random))
+        if self.config.run.max_steps is not None and self.updates >= self.config.run.max_steps:
+            self.display.notice(f"nothing is left to do: {self.updates} updates are made, max_steps is reached")
+        comparable = self.parts.held_out is not None and state.fingerprint.held_out == self.parts.fingerprint.held_out
+        return self._recorded(0) if comparable else {}
+
+    @property
+    def _goes_on(self) -> bool:
+        limit = self.config.run.max_steps
+        return self.stop.signal is None and (limit is None or self.updates < limit)
+
+    def _collect(self) -> Collection | None:
+        """The groups of the next update. A run that fails here loses nothing: it is saved as it was before."""
+        self._step_began, self._tokens_before = time.perf_counter(), self.parts.engine.counters.sampled_tokens
+        try:
+            return self.sampler.next_batch(self.updates)
+        except DapoError:
+            if self.updates:
+                try:
+                    self._save()
+                    self._export()
+                except DapoError as second:
+                    self.display.warning(second.problem)
+            raise
+
+    def _step(self, collection: Collection) -> dict[str, Value]:
+        """One update and what is written of it; returns the held-out result, if one was due."""
+        judged = judge_groups(collection.groups, self.parts.algorithm, self.config.rollout.max_new_tokens)
+        metrics = self._update(judged)
+        self.updates += 1
+        metrics |= self._account(collection, judged, metrics)
+        measured = self._measure() if self._measurement_due else {}
+        self._write(self.updates, metrics | measured)
+        self._log_rollouts(collection, judged)
+        return measured
+
+    def _state(self, measured: Mapping[str, Value]) -> RunState:
+        return RunState(
+            updates=self.updates,
+            position=self.parts.stream.position,
+            buffered=tuple(kept.group for kept in self.sampler.buffer.kept),
+            skipped_updates=self.skipped_updates,
+            skipped_in_a_row=self.parts.trainer.skipped_in_a_row,
+            reward_failures=self._reward_failures,
+            random=random_states(),
+            fingerprint=self.parts.fingerprint,
+            heldout_accuracy=measured.get("heldout_accuracy"),
+        )
+
+    @property
+    def _reward_failures(self) -> int:
+        return self._failures_before + sum(self.parts.rewards.failures.values())
+
+    @property
+    def _save_due(self) -> bool:
+        run, state = self.config.run, self._boundary
+        if run.save_interval and self.updates % run.save_interval == 0:
+            return True
+        if not run.keep_best or state is None or state.heldout_accuracy is None:
+            return False
+        best = self.parts.checkpoints.best()
+        return best is None or state.heldout_accuracy >= best[1]
+
+    def _save(self) -> None:
+        """Save the run as it was after its last update, unless that is saved already; then forget old ones."""
+        state, run = self._boundary, self.config.run
+        if state is None or state is self._saved:
+            return
+        for log in (self.parts.folder.metrics, self.parts.folder.rollouts):
+            if log.exists():
+                sync_file(log)  # a checkpoint must not outlive, on the disk, the lines that lead to it
+        self.parts.checkpoints.save(self.parts.model, self.parts.trainer.optimizer_state(), state)
+        self._saved = state
+        self.parts.checkpoints.forget(run.keep_checkpoints, keep_best=run.keep_best)
+
+    def _export(self) -> None:
+        with written_whole(self.parts.folder.final) as aside:
+            save_model(self.parts.model, aside)
+
+    def _stopped(self) -> Path:
+        """Save and say how to go on."""
+        self._save()
+        folder = self.parts.folder.path
+        saved = f"saved after update {self.updates}" if self.updates else "stopped before the first update"
+        self.display.notice(f"{saved}; go on with: dapo train --resume {folder}")
+        return folder
+
+    def _recorded(self, step: int) -> dict[str, Value]:
+        """The held-out result that stands in metrics.jsonl for a step; empty when there is none."""
+        if not self.parts.folder.metrics.exists():
+            return {}
+        names = ("heldout_accuracy", "heldout_response_length")
+        lines = [line for line in read_metrics(self.parts.folder.metrics) if line["step"] == step]
+        return {name: line[name] for line in lines for name in names if name in line}
+
+    def _measure_at_the_end(self) -> dict[str, Value]:
+        """The data ended where it could not be foreseen, so the last update was not measured in time."""
+        measured = self._measure()
+        self._write(self.updates, measured)
+        if self._boundary is not None:
+            self._boundary = replace(self._boundary, heldout_accuracy=measured["heldout_accuracy"])
+        return measured
 
     @property
     def _measurement_due(self) -> bool:
@@ -116,6 +246,9 @@ class Run:
         started = time.perf_counter()
         stats: UpdateStats = self.parts.trainer.update(answers, lr, self.display.updating)
         self.parts.clock.add("update", started)
+        self.skipped_updates += len(stats.skipped)
+        for skipped in stats.skipped:
+            self.display.warning(f"an optimizer step of update {self.updates + 1} is skipped: {skipped}")
         return update_metrics(stats, lr)
 
     def _account(self, collection: Collection, judged: list[JudgedGroup], update: dict[str, Value]) -> dict[str, Value]:
@@ -127,7 +260,8 @@ class Run:
             **collection_metrics(collection, len(self.sampler.buffer)),
             **reward_metrics(collection, judged, self.updates - 1),
             **time_metrics(parts.clock.take(), seconds, tokens, int(update["trained_tokens"] or 0)),
-            "reward_failures": sum(parts.rewards.failures.values()),
+            "reward_failures": self._reward_failures,
+            "skipped_updates": self.skipped_updates,
             "epoch": parts.stream.epoch,
         }
 
@@ -141,11 +275,11 @@ class Run:
         for other, fate in collection.others:
             self.parts.rollouts.write(self.updates, other, fate, None, None)
 
-    def _measure(self) -> HeldOutResult | None:
-        """Accuracy on the held-out data, if there is any."""
+    def _measure(self) -> dict[str, Value]:
+        """Accuracy on the held-out data; empty when there is none."""
         if self.parts.held_out is None:
-            return None
-        return measure_held_out(
+            return {}
+        result = measure_held_out(
             self.parts.engine,
             self.parts.rewards,
             self.parts.held_out.prompts,
@@ -153,6 +287,7 @@ class Run:
             self.config.run.seed,
             self.display.evaluating,
         )
+        return {"heldout_accuracy": result.accuracy, "heldout_response_length": result.response_length}
 
     def _show_collection(self) -> None:
         counts, settings = self.sampler.counts, self.config.collection
@@ -174,20 +309,12 @@ class Run:
             )
         )
 
-    def _conclude(self, before: HeldOutResult | None, after: HeldOutResult | None) -> None:
-        rows = []
-        if before is not None and after is not None:
-            rows = [
-                BeforeAfter("held-out accuracy", "heldout_accuracy", before.accuracy, after.accuracy),
-                BeforeAfter(
-                    "tokens per answer", "heldout_response_length", before.response_length, after.response_length
-                ),
-            ]
+    def _conclude(self, before: Mapping[str, Value], after: Mapping[str, Value]) -> None:
+        labels = {"held-out accuracy": "heldout_accuracy", "tokens per answer": "heldout_response_length"}
+        rows = [
+            BeforeAfter(label, name, before.get(name), after.get(name))
+            for label, name in labels.items()
+            if before and after
+        ]
         folder = self.parts.folder
         self.display.finish(Outcome(rows, {"model": str(folder.final), "metrics": str(folder.metrics)}))
-
-
-def _held_out_metrics(result: HeldOutResult | None) -> dict[str, Value]:
-    if result is None:
-        return {}
-    return {"heldout_accuracy": result.accuracy, "heldout_response_length": result.response_length}

@@ -25,6 +25,12 @@ class RunSettings:
     """Updates between two measurements on the held-out data."""
     eval_n: int = 4
     """Answers per held-out prompt."""
+    save_interval: int = 10
+    """Updates between two checkpoints; 0: only when the run ends or is stopped."""
+    keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept."""
+    keep_best: bool = False
+    """Also save and keep the checkpoint with the best held-out accuracy."""
     train_devices: str = "auto"
     """Devices to train on: `auto`, `cpu`, or the number of a GPU."""
     world_size: int = 1
@@ -35,14 +41,23 @@ class RunSettings:
     """Agentic rollouts, which are not built yet."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "max_steps", "eval_interval", "eval_n"):
+        for name in ("epochs", "max_steps", "eval_interval", "eval_n", "keep_checkpoints"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}", fix="use at least 1")
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}", fix="use 0 or a positive number")
         if self.eval_interval is not None and self.eval_dataset_path is None:
             raise ConfigError(
                 f"eval_interval is {self.eval_interval} but eval_dataset_path is not set",
                 fix="name held-out data, or leave eval_interval out",
+            )
+        if self.save_interval < 0:
+            raise ConfigError(f"save_interval is {self.save_interval}", fix="use a number of updates, or 0")
+        if self.keep_best and self.eval_dataset_path is None:
+            raise ConfigError(
+                "keep_best is on but eval_dataset_path is not set, so nothing tells which is best",
+                fix="name held-out data, or leave keep_best out",
             )
         for name in ("world_size", "tp_size"):
             if getattr(self, name) != 1:
@@ -54,5 +69,5 @@ class RunSettings:
             raise ConfigError(
                 "train_devices is mlx, but there is no MLX backend", fix="use cpu, or the number of a GPU"
             )
-        if self.train_devices not in ("auto", "cpu") and not self.train_devices.isdigit():
+        if self.train_devices not in ("auto", "cpu") and not self.train_devices.isdecimal():
             raise ConfigError(f"train_devices is {self.train_devices!r}", fix="use auto, cpu, or one number such as 0")

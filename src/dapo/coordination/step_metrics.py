@@ -48,6 +48,7 @@ def reward_metrics(collection: Collection, judged: Sequence[JudgedGroup], versio
         "response_length_mean": _mean(lengths),
         "response_length_max": max(lengths, default=None),
         "truncated_share": _mean([completion.truncated for completion in completions]),
+        "rollout_tokens": sum(lengths),
     }
 
 
@@ -75,10 +76,9 @@ def update_metrics(stats: UpdateStats, lr: float) -> dict[str, Value]:
 def time_metrics(
     seconds: Mapping[str, float], total: float, rollout_tokens: int, trained_tokens: int
 ) -> dict[str, Value]:
-    """Where the time went, and how fast."""
+    """Where the time went, and how fast. rollout_tokens: drawn, those of answers that were given up included."""
     rollout, update = seconds.get("rollout", 0.0), seconds.get("update", 0.0)
     return {
-        "rollout_tokens": rollout_tokens,
         "rollout_tokens_per_s": rollout_tokens / rollout if rollout else None,
         "train_tokens_per_s": trained_tokens / update if update else None,
         "seconds_rollout": rollout,

@@ -6,10 +6,12 @@ seconds, into a plain bfloat16 Hugging Face folder in the user's cache.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -52,14 +54,15 @@ def _convert(source: Path, folder: Path) -> None:
 
     hush_transformers()
     where, file = str(source.parent), source.name
-    tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file)
-    loaded = AutoModelForCausalLM.from_pretrained(where, gguf_file=file, dtype=torch.bfloat16)
+    with redirect_stderr(io.StringIO()):  # the GGUF reader's progress bar knows no switch
+        tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file)
+        loaded = AutoModelForCausalLM.from_pretrained(where, gguf_file=file, dtype=torch.bfloat16)
     settings = loaded.config.to_dict()
     for name in ("quantization_config", "dtype", "_name_or_path"):
         settings.pop(name, None)
     # A fresh module, since the loaded one remembers its quantized origin and would refuse to be saved plainly.
     module = LlamaForCausalLM(LlamaConfig(**settings))
-    module.to(dtype=torch.bfloat16)
+    torch.nn.Module.to(module, torch.bfloat16)
     module.load_state_dict(loaded.state_dict())
     module.config.eos_token_id = tokenizer.eos_token_id
     module.generation_config = GenerationConfig(

@@ -85,6 +85,9 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 def save_model(model: LanguageModel, folder: Path) -> None:
     """Write a Hugging Face folder: weights (tied ones once), config, generation config, tokenizer, template."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # it would be drawn across the run's own display
     model.module.save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
 

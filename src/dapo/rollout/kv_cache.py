@@ -11,16 +11,14 @@ from dapo.models.packed_attention import Family, FamilyAttention, grouped_attent
 
 GROWTH = 64
 """Positions are added in steps of this many, so that the cache is rarely copied."""
-SLOTS_PER_BLOCK = 8
-"""Slots whose attention is computed together, padded to their longest. Answers of one group lie side by side
-and are equally long, so that blocks of this size waste little when lengths differ between groups."""
+CALL_COST = 400
+"""What one more attention call costs, in keys that could be read in the same time (measured on two CPU cores)."""
 
 
 class KVCache:
     """Slots for `slots` sequences. keys[layer]: (slots, K, capacity, D)."""
 
     def __init__(self, layers: int, slots: int, heads: int, width: int, dtype: torch.dtype, device: torch.device):
-        self.slots = slots
         self.capacity = 0
         self.lengths = [0] * slots
         """Tokens held by each slot."""
@@ -47,6 +45,14 @@ class KVCache:
             self.keys[layer][slot, :, : prompt.length] = prompt.keys[layer]
             self.values[layer][slot, :, : prompt.length] = prompt.values[layer]
         self.lengths[slot] = prompt.length
+
+    def move(self, source: int, target: int) -> None:
+        """Put the sequence of one slot into another."""
+        length = self.lengths[source]
+        for store in (self.keys, self.values):
+            for states in store:
+                states[target, :, :length] = states[source, :, :length]
+        self.lengths[target] = length
 
 
 class PromptStates:
@@ -78,48 +84,59 @@ class PrefillAttention(FamilyAttention):
 
 
 class DecodeAttention:
-    """Attention of one new token per running sequence over its slot, which the token joins first."""
+    """Attention of one new token for each of the first slots over its sequence, which the token joins first."""
 
-    def __init__(self, cache: KVCache, slots: list[int]) -> None:
-        for slot in slots:
+    def __init__(self, cache: KVCache, running: int) -> None:
+        for slot in range(running):
             cache.lengths[slot] += 1
-        self.longest = max(cache.lengths[slot] for slot in slots)
+        lengths = cache.lengths[:running]
+        self.longest = max(lengths)
         cache.reserve(self.longest)
+        device = cache.keys[0].device
         self._cache = cache
-        self._slots = torch.tensor(slots, device=cache.keys[0].device)
-        self._last = torch.tensor([cache.lengths[slot] - 1 for slot in slots], device=self._slots.device)
-        self._blocks = [self._block(start, slots) for start in self._starts(slots)]
-
-    @property
-    def position_T(self) -> Tensor:
+        self._slot_B = torch.arange(running, device=device)
+        self.position_T = torch.tensor(lengths, device=device) - 1
         """(B,) int64: the position of each new token in its sequence."""
-        return self._last
-
-    @staticmethod
-    def _starts(slots: list[int]) -> list[int]:
-        return sorted({slot // SLOTS_PER_BLOCK * SLOTS_PER_BLOCK for slot in slots})
-
-    def _block(self, start: int, slots: list[int]) -> tuple[slice, int, Tensor | None]:
-        """Its slots, its longest sequence, and a mask where its sequences differ in length."""
-        cache = self._cache
-        stop = min(start + SLOTS_PER_BLOCK, cache.slots)
-        running = set(slots)
-        lengths = [cache.lengths[slot] if slot in running else 1 for slot in range(start, stop)]
-        longest = max(lengths)
-        if all(length == longest for length, slot in zip(lengths, range(start, stop), strict=True) if slot in running):
-            return slice(start, stop), longest, None
-        hidden = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
-        mask = torch.zeros(hidden.shape, dtype=cache.keys[0].dtype).masked_fill(hidden, float("-inf"))
-        return slice(start, stop), longest, mask[:, None].to(self._slots.device)
+        self._blocks = [
+            (slice(start, stop), max(lengths[start:stop]), _padding_mask(lengths[start:stop], cache.keys[0]))
+            for start, stop in blocks_of(lengths)
+        ]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         keys, values = self._cache.keys[layer], self._cache.values[layer]
-        keys[self._slots, :, self._last] = key[0].transpose(0, 1)
-        values[self._slots, :, self._last] = value[0].transpose(0, 1)
-        by_slot = query.new_zeros(self._cache.slots, query.shape[1], 1, query.shape[3])
-        by_slot[self._slots, :, 0] = query[0].transpose(0, 1)
-        for slots, longest, mask in self._blocks:
-            by_slot[slots] = grouped_attention(
-                by_slot[slots], keys[slots, :, :longest], values[slots, :, :longest], mask, scale
-            )
-        return by_slot[self._slots, :, 0].transpose(0, 1)[None]
+        keys[self._slot_B, :, self.position_T] = key[0].transpose(0, 1)
+        values[self._slot_B, :, self.position_T] = value[0].transpose(0, 1)
+        by_slot = query.transpose(0, 2)  # (B, H, 1, D)
+        outputs = [
+            grouped_attention(by_slot[slots], keys[slots, :, :longest], values[slots, :, :longest], mask, scale)
+            for slots, longest, mask in self._blocks
+        ]
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).transpose(0, 2)
+
+
+def blocks_of(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs of neighbouring slots whose attention is one call, padded to their longest, as [start, stop).
+
+    Neighbours join while the keys read for nothing cost less than one more call. Answers of one group start side
+    by side and stay equally long, so that this wastes little even where lengths differ widely.
+    """
+    blocks: list[tuple[int, int]] = []
+    for slot, length in enumerate(lengths):
+        if blocks:
+            start, stop = blocks[-1]
+            longest = max(lengths[start:stop])
+            apart = (stop - start) * longest + length + CALL_COST
+            if (slot + 1 - start) * max(longest, length) <= apart:
+                blocks[-1] = start, slot + 1
+                continue
+        blocks.append((slot, slot + 1))
+    return blocks
+
+
+def _padding_mask(lengths: Sequence[int], like: Tensor) -> Tensor | None:
+    """(slots, 1, longest): -inf beyond each sequence; None where all are equally long."""
+    longest = max(lengths)
+    if min(lengths) == longest:
+        return None
+    beyond = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
+    return torch.zeros(beyond.shape, dtype=like.dtype).masked_fill(beyond, float("-inf"))[:, None].to(like.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,20 +22,18 @@ class RunningSequence:
     """Most tokens it may have."""
     uniforms: np.random.Generator
     """Its own numbers, one per token, from (seed, draw id, sample) alone."""
-    slot: int = -1
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stop_reason: StopReason | None = None
 
 
 class Scheduler:
-    """First come, first served, over a fixed number of slots."""
+    """First come, first served. The running sequences always fill the first slots: their place in `running`."""
 
     def __init__(self, sequences: Sequence[RunningSequence], slots: int) -> None:
         self._waiting = deque(sequences)
-        self._free = deque(range(slots))
+        self._slots = slots
         self.running: list[RunningSequence] = []
-        """Ordered by slot."""
 
     @property
     def unfinished(self) -> bool:
@@ -46,24 +44,24 @@ class Scheduler:
         return self._waiting[0] if self._waiting else None
 
     def admit(self) -> list[RunningSequence]:
-        """Give every free slot to a waiting sequence; returns those that start now."""
-        started = []
-        while self._free and self._waiting:
-            sequence = self._waiting.popleft()
-            sequence.slot = self._free.popleft()
-            started.append(sequence)
-        if started:
-            self.running = sorted(self.running + started, key=lambda sequence: sequence.slot)
+        """Give every free slot to a waiting sequence; returns those that start now, the last in `running`."""
+        started = [self._waiting.popleft() for _ in range(min(self._slots - len(self.running), len(self._waiting)))]
+        self.running += started
         return started
 
-    def release_finished(self) -> list[RunningSequence]:
-        """Take out the sequences that have a stop reason; their slots are free at once."""
-        finished = [sequence for sequence in self.running if sequence.stop_reason]
-        if finished:
-            self.running = [sequence for sequence in self.running if not sequence.stop_reason]
-            self._free.extend(sequence.slot for sequence in finished)
-            # Low slots first, so that the answers of one group lie side by side.
-            self._free = deque(sorted(self._free))
+    def release_finished(self, move: Callable[[int, int], None]) -> list[RunningSequence]:
+        """Take out the sequences that have a stop reason; the last ones move into their places.
+
+        move: called with the old and the new slot of each sequence that moves.
+        """
+        finished = []
+        for slot in reversed(range(len(self.running))):
+            if self.running[slot].stop_reason:
+                finished.append(self.running[slot])
+                last = self.running.pop()
+                if slot < len(self.running):
+                    self.running[slot] = last
+                    move(len(self.running), slot)
         return finished
 
 

@@ -81,7 +81,7 @@ class RolloutSettings:
                 "so each ratio would be off by the probability left out",
                 fix="use top_p 1.0 and top_k 0, or accept the bias with allow_biased_ratio",
             )
-        if not self.kv_cache_gb > 0:
+        if not 0 < self.kv_cache_gb < math.inf:
             raise ConfigError(f"kv_cache_gb is {self.kv_cache_gb}", fix="use a number of gigabytes above 0")
         if any(not string for string in self.stop_strings):
             raise ConfigError("stop_strings holds an empty string", fix="leave it out")

@@ -33,7 +33,9 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     logits: (R, V), any float dtype. row: (B,) int64, the row that each sequence draws from; sequences may share
     one. uniform: (B,) float64 in [0, 1).
     """
-    scaled = logits.float() / sampling.temperature
+    scaled = logits.float()
+    if sampling.temperature != 1.0:
+        scaled = scaled / sampling.temperature
     if sampling.greedy:
         logp = scaled.log_softmax(-1)
         tokens = logp.argmax(-1)
@@ -41,14 +43,16 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     scaled = _cut(scaled, sampling)
     peak = scaled.amax(-1, keepdim=True)
     mass = _in_blocks((scaled - peak).exp_())
-    per_block = mass.sum(-1, dtype=torch.float64)
+    per_block = mass.sum(-1).double()
     upto = per_block.cumsum(-1)
     total = upto[:, -1]
     target = uniform * total[row]
     block = torch.searchsorted(upto[row], target[:, None], right=True)[:, 0].clamp_(max=upto.shape[1] - 1)
     before = upto[row, block] - per_block[row, block]
+    # Rounding can put `before` above the target, which then means the block's first entry that has mass.
+    rest = (target - before).clamp_(min=0)
     inside = mass[row, block].double().cumsum(-1)
-    offset = torch.searchsorted(inside, (target - before)[:, None], right=True)[:, 0]
+    offset = torch.searchsorted(inside, rest[:, None], right=True)[:, 0]
     tokens = _never_past_the_last(block * BLOCK + offset, block, inside)
     logp = scaled[row, tokens] - peak[row, 0] - total[row].log().float()
     return DrawnTokens(tokens, logp)

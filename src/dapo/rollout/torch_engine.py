@@ -112,14 +112,14 @@ class _Generation:
         """By draw id: prompts of which some answers still wait, with their last hidden state (1, W)."""
         self.hidden: list[Tensor] = []
         """Last hidden states (R, W), to be joined; several sequences may draw from one row."""
-        self.row: dict[int, int] = {}
-        """Slot -> the row of `hidden` that its sequence draws from."""
+        self.row: list[int] = []
+        """The row of `hidden` that each running sequence draws from, by slot."""
 
     def step(self) -> list[RunningSequence]:
         """Start what there is room for and give every running sequence one token; returns the finished ones."""
         self._start(self.scheduler.admit())
         self._draw()
-        finished = self.scheduler.release_finished()
+        finished = self.scheduler.release_finished(self.cache.move)
         self.counters.finished += len(finished)
         self._decode()
         return finished
@@ -130,13 +130,13 @@ class _Generation:
         for draws in _passes(list(new.values())):
             self._prefill(draws)
         rows: dict[int, int] = {}
-        for sequence in started:
+        for slot, sequence in enumerate(started, start=len(self.row)):
             states, last = self.prompts[sequence.draw.id]
-            self.cache.fill(sequence.slot, states)
+            self.cache.fill(slot, states)
             if sequence.draw.id not in rows:
                 rows[sequence.draw.id] = sum(len(part) for part in self.hidden)
                 self.hidden.append(last)
-            self.row[sequence.slot] = rows[sequence.draw.id]
+            self.row.append(rows[sequence.draw.id])
         waiting = self.scheduler.next_waiting
         self.prompts = {key: kept for key, kept in self.prompts.items() if waiting and waiting.draw.id == key}
 
@@ -156,7 +156,7 @@ class _Generation:
         running = self.scheduler.running
         logits = self.model.logits(torch.cat(self.hidden))
         device = logits.device
-        row = torch.tensor([self.row[sequence.slot] for sequence in running], device=device)
+        row = torch.tensor(self.row, device=device)
         uniform = torch.tensor([sequence.uniforms.random() for sequence in running], dtype=torch.float64, device=device)
         drawn = draw_tokens(logits, row, uniform, self.sampling)
         self.counters.sampled_tokens += len(running)
@@ -178,9 +178,9 @@ class _Generation:
 
     def _decode(self) -> None:
         running = self.scheduler.running
-        self.hidden, self.row = [], {sequence.slot: row for row, sequence in enumerate(running)}
+        self.hidden, self.row = [], list(range(len(running)))
         if running:
-            packing = DecodeAttention(self.cache, [sequence.slot for sequence in running])
+            packing = DecodeAttention(self.cache, len(running))
             last = torch.tensor([sequence.tokens[-1] for sequence in running], device=self.model.device)
             self.hidden = [self.model.hidden(last, packing.position_T, packing)]
 

@@ -99,16 +99,16 @@ class DynamicSampler:
         for group in self.buffer.drop_older_than(version - self.settings.max_staleness):
             collection.counts.stale += 1
             collection.others.append((group, "stale"))
-        data_ended = False
-        while len(self.buffer) < self.settings.batch_size and not data_ended:
+        while len(self.buffer) < self.settings.batch_size:
+            draws = self._draws.take(self._round_size(collection.counts))
+            if not draws:
+                break
             if collection.counts.rounds == self._round_limit:
+                self._draws.give_back(len(draws))
                 self._at_limit(collection.counts)
                 break
-            draws = self._draws.take(self._round_size(collection.counts))
-            data_ended = not draws
-            if draws:
-                collection.counts.rounds += 1
-                self._round(draws, version, collection)
+            collection.counts.rounds += 1
+            self._round(draws, version, collection)
         return self._close(collection)
 
     @property

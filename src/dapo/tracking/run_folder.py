@@ -56,6 +56,10 @@ class RunFolder:
         _write_whole(folder.config, config_toml)
         return folder
 
+    def rewrite_config(self, config_toml: str) -> None:
+        """Replaces the resolved settings: a run that goes on may do so with other ones. Raises ConfigError."""
+        _write_whole(self.config, config_toml)
+
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The folder of a run that was started before. Raises ConfigError when `path` is none."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from dapo.errors import CheckpointError
 from dapo.training.ranks import Ranks
 from dapo.training.settings import TrainingSettings
 
@@ -43,21 +44,61 @@ class MasterAdamW:
             parameter.grad = None
 
     def step(self, lr: float, ranks: Ranks) -> float:
-        """Clip by the global norm, update, and write the masters back. Returns the norm before clipping."""
+        """Clip by the global norm, update, and write the masters back. Returns the norm before clipping.
+
+        A norm that is not finite changes nothing: weights and moments stay as they were.
+        """
         for master in self.masters:
             if master.grad is None:
                 master.grad = torch.zeros_like(master)
             ranks.sum(master.grad)
         norm = nn.utils.clip_grad_norm_(self.masters, self.grad_clip_norm)
-        for group in self.adamw.param_groups:
-            group["lr"] = lr
-        self.adamw.step()
+        if norm.isfinite():
+            for group in self.adamw.param_groups:
+                group["lr"] = lr
+            self.adamw.step()
+            self._write_back()
         self.drop_gradients()
-        self._write_back()
         return norm.item()
 
     def drop_gradients(self) -> None:
         self.adamw.zero_grad(set_to_none=True)
+
+    def state(self, names: Sequence[str]) -> dict[str, Tensor]:
+        """Moments, step counts and masters by parameter name; `names` are those of the parameters, in their order.
+
+        Parameters that no step has changed yet have no moments, and float32 ones no master besides themselves.
+        """
+        tensors: dict[str, Tensor] = {}
+        for name, parameter, master in zip(names, self.parameters, self.masters, strict=True):
+            tensors |= {f"{kind}.{name}": value for kind, value in self.adamw.state[master].items()}
+            if master is not parameter:
+                tensors[f"master.{name}"] = master.detach()
+        return tensors
+
+    @torch.no_grad()
+    def load_state(self, names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned. Raises CheckpointError when a parameter's tensors do not fit it."""
+        for name, parameter, master in zip(names, self.parameters, self.masters, strict=True):
+            kept = {kind: tensors.get(f"{kind}.{name}") for kind in ("step", "exp_avg", "exp_avg_sq", "master")}
+            for kind, tensor in kept.items():
+                if tensor is not None and kind != "step" and tensor.shape != parameter.shape:
+                    raise CheckpointError(
+                        f"the optimizer's {kind} of {name} has shape {tuple(tensor.shape)}, "
+                        f"the parameter {tuple(parameter.shape)}",
+                        fix="resume with the model of the run",
+                    )
+            if kept["master"] is not None and master is not parameter:
+                master.copy_(kept["master"])
+            # Fresh copies, since a file's tensors lie where its header ends, and where they lie can decide rounding.
+            moments = {
+                kind: tensor.to(parameter.device, copy=True)
+                for kind, tensor in kept.items()
+                if tensor is not None and kind != "master"
+            }
+            if moments:
+                self.adamw.state[master] = moments
+        self._write_back()
 
     @torch.no_grad()
     def _write_back(self) -> None:

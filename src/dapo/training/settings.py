@@ -35,9 +35,11 @@ class TrainingSettings:
     """Passes that go into one optimizer step."""
     max_tokens_per_pass: int = 16384
     """A pass with more packed tokens is split to save memory; the result stays the same."""
+    max_skipped_updates: int = 3
+    """A step whose loss or gradient is not finite is skipped; this many in a row end the run."""
 
     def __post_init__(self) -> None:
-        for name in ("mini_bs", "gradient_accumulation_steps", "max_tokens_per_pass"):
+        for name in ("mini_bs", "gradient_accumulation_steps", "max_tokens_per_pass", "max_skipped_updates"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}", fix="use at least 1")
         for name in ("lr", "weight_decay", "lr_warmup_steps", "min_lr"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +23,23 @@ from dapo.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)
+class SkippedStep:
+    """An optimizer step that was not made, since its loss or gradient was not finite."""
+
+    loss: float
+    grad_norm: float
+    rows: tuple[int, ...]
+    """Rows of the data whose prompts were in it."""
+
+    def __str__(self) -> str:
+        rows = ", ".join(map(str, self.rows))
+        return f"loss {self.loss}, gradient norm {self.grad_norm}, prompts of rows {rows}"
+
+
+@dataclass(frozen=True)
 class UpdateStats:
-    """What an update did. Token means run over all response tokens of the update, on all ranks."""
+    """What an update did. Token means run over the response tokens of all its optimizer steps, on all ranks; they
+    and the means over steps are NaN when every step was skipped."""
 
     loss: float
     """Mean over the optimizer steps; each step's own is divided once by its tokens or answers."""
@@ -45,6 +60,7 @@ class UpdateStats:
     logprob_gap: float
     """Mean of training minus rollout log-probability, never bounded."""
     logprob_abs_gap: float
+    skipped: tuple[SkippedStep, ...]
 
 
 class Trainer:
@@ -67,14 +83,29 @@ class Trainer:
         self.max_new_tokens = max_new_tokens
         self.ranks = ranks or Ranks()
         self.optimizer = MasterAdamW(model.module.parameters(), settings)
+        self.skipped_in_a_row = 0
+        """Optimizer steps skipped since the last one that was made."""
+
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """What the optimizer knows, by parameter name."""
+        return self.optimizer.state(self._names)
+
+    def load_optimizer_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from an earlier `optimizer_state`."""
+        self.optimizer.load_state(self._names, tensors)
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for name, parameter in self.model.module.named_parameters() if parameter.requires_grad]
 
     def update(
         self, answers: Sequence[Answer], lr: float, progress: Callable[[int, int], None] = lambda done, total: None
     ) -> UpdateStats:
         """Train on the answers, in order, in ceil(answers / (mini_bs x gradient_accumulation_steps)) steps.
 
-        progress: called with optimizer steps done and in all. Raises TrainingError, with the weights as they
-        were before the step, when a loss or gradient is not finite.
+        A step whose loss or gradient is not finite is skipped and leaves weights and optimizer as they were.
+        progress: called with optimizer steps done and in all. Raises TrainingError when max_skipped_updates steps
+        in a row were skipped.
         """
         per_step = self.settings.mini_bs * self.settings.gradient_accumulation_steps
         steps = [answers[start : start + per_step] for start in range(0, len(answers), per_step)]
@@ -97,11 +128,21 @@ class Trainer:
                 self.optimizer.collect()
         (loss,) = self.ranks.sums([loss])
         norm = self.optimizer.step(lr, self.ranks) if math.isfinite(loss) else math.nan
-        if not math.isfinite(norm):
+        if math.isfinite(norm):
+            self.skipped_in_a_row = 0
+            tally.add_step(loss, norm)
+        else:
             self.optimizer.drop_gradients()
-            rows = sorted({answer.prompt.index for answer in answers})
-            raise TrainingError(f"loss is {loss} and gradient norm {norm} in a step on the prompts of rows {rows}")
-        tally.add_step(loss, norm)
+            self._skip(SkippedStep(loss, norm, tuple(sorted({answer.prompt.index for answer in answers}))), tally)
+
+    def _skip(self, step: SkippedStep, tally: _Tally) -> None:
+        tally.skip_step(step)
+        self.skipped_in_a_row += 1
+        if self.skipped_in_a_row >= self.settings.max_skipped_updates:
+            raise TrainingError(
+                f"{self.skipped_in_a_row} optimizer steps in a row were not finite; the last: {step}",
+                fix="look at these rows; lower lr or grad_clip_norm, or train in float32",
+            )
 
     def _pass(self, answers: Sequence[Answer], divisor: int, tally: _Tally) -> float:
         """Forward and backward of one pass; returns its part of the step's loss."""
@@ -128,10 +169,19 @@ class _Tally:
         self.sums = torch.zeros(self.FIELDS, dtype=torch.float64)
         self.losses: list[float] = []
         self.norms: list[float] = []
+        self.skipped: list[SkippedStep] = []
+        self._step = torch.zeros_like(self.sums)
+        """Sums of the step that is under way: they count once it is made."""
 
     def add_step(self, loss: float, norm: float) -> None:
         self.losses.append(loss)
         self.norms.append(norm)
+        self.sums += self._step
+        self._step.zero_()
+
+    def skip_step(self, step: SkippedStep) -> None:
+        self.skipped.append(step)
+        self._step.zero_()
 
     @torch.no_grad()
     def add_tokens(self, losses: TokenLosses, logp: Tensor, entropy: Tensor, old_logp: Tensor) -> None:
@@ -149,15 +199,17 @@ class _Tally:
             gap,
             gap.abs(),
         )
-        self.sums += torch.stack([column.double().sum() for column in columns]).cpu()
+        self._step += torch.stack([column.double().sum() for column in columns]).cpu()
 
     def stats(self, ranks: Ranks) -> UpdateStats:
         tokens, *sums = ranks.sum(self.sums).tolist()
-        ratio, ratio_square, lower, upper, entropy, old_logp, logp, gap, abs_gap = (value / tokens for value in sums)
+        means = [value / tokens if tokens else math.nan for value in sums]
+        ratio, ratio_square, lower, upper, entropy, old_logp, logp, gap, abs_gap = means
+        steps = len(self.losses)
         return UpdateStats(
-            loss=sum(self.losses) / len(self.losses),
-            grad_norm=sum(self.norms) / len(self.norms),
-            optimizer_steps=len(self.losses),
+            loss=sum(self.losses) / steps if steps else math.nan,
+            grad_norm=sum(self.norms) / steps if steps else math.nan,
+            optimizer_steps=steps,
             tokens=int(tokens),
             ratio_mean=ratio,
             ratio_std=math.sqrt(max(ratio_square - ratio**2, 0.0)),
@@ -168,4 +220,5 @@ class _Tally:
             train_logprob=logp,
             logprob_gap=gap,
             logprob_abs_gap=abs_gap,
+            skipped=tuple(self.skipped),
         )
