@@ -69,6 +69,13 @@ def load_model(
         use_safetensors=True,
     )
     module = module.to(device).eval()  # type: ignore[arg-type]
+    for part in module.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0  # noise that the answers were not drawn with would be taken for a change of policy
+    for parameter in module.parameters():
+        # Memory of its own. A loaded one may lie in the mapped file, where its address, which can decide how a
+        # product is rounded, depends on the length of the file's header, and where the file must never change.
+        parameter.data = parameter.data.clone()
     if settings.activation_checkpointing:
         module.gradient_checkpointing_enable({"use_reentrant": False})
     model = LanguageModel(module, tokenizer)
@@ -85,9 +92,6 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 def save_model(model: LanguageModel, folder: Path) -> None:
     """Write a Hugging Face folder: weights (tied ones once), config, generation config, tokenizer, template."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # it would be drawn across the run's own display
     model.module.save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
 

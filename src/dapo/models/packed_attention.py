@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -22,8 +23,8 @@ from dapo.errors import ModelError
 
 ATTENTION_NAME = "dapo_packed"
 
-TILE_TOKENS = 256
-"""Queries per tile. Small enough that little is computed that the mask then hides, large enough to be few."""
+TILE_TOKENS = 128
+"""Most queries of a tile. Small enough that little is computed that the mask then hides, large enough to be few."""
 
 
 class PackedAttention(Protocol):
@@ -92,46 +93,100 @@ class _Tile:
     queries: slice
     keys: tuple[slice, ...]
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Queries and keys."""
+        return self.queries.stop - self.queries.start, sum(run.stop - run.start for run in self.keys)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Tiles of about one size, computed together: padded to `queries` x `keys`."""
+
+    numbers: tuple[int, ...]
+    """Which tiles, by their place in the pass."""
+    queries: int
+    keys: int
+    mask: Tensor
+    """(tiles, queries, keys), added to the scores."""
+
 
 class FamilyAttention:
     """Attention for families packed as prompt, answer, answer, ..., prompt, answer, ...
 
-    A token sees its prompt, and its own answer up to itself.
+    A token sees its prompt, and its own answer up to itself. Everything that depends on lengths alone is worked
+    out once here and used by all layers.
     """
 
     def __init__(self, families: Sequence[Family], dtype: torch.dtype, device: torch.device | str) -> None:
         self.longest = max(family.prompt + max(family.answers, default=0) for family in families)
-        family_T, answer_T, position_T = _labels(families)
-        self._masked_tiles = [
-            (tile, _tile_mask(tile, family_T, answer_T, position_T, dtype).to(device)) for tile in _tiles(families)
-        ]
-        self.position_T = position_T.to(device)
+        labels = _labels(families)
+        self.position_T = labels.position.to(device)
         """(T,) int64: the position of each token in its own sequence."""
+        self._tiles = _tiles(families)
+        edges = {0, *(edge for tile in self._tiles for run in tile.keys for edge in (run.start, run.stop))}
+        self._edges = sorted(edges)
+        self._buckets = _buckets(self._tiles, labels, dtype, device)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        outputs = [
-            grouped_attention(
-                query[:, :, tile.queries], _pick(key, tile.keys), _pick(value, tile.keys), mask[None], scale
+        # Split once, so that the backward pass is one join instead of one full-size gradient per slice.
+        sizes = [stop - start for start, stop in pairwise(self._edges)]
+        queries, keys, values = (_Pieces(states.split(sizes, dim=2), self._edges) for states in (query, key, value))
+        outputs: list[Tensor] = [query] * len(self._tiles)
+        for bucket in self._buckets:
+            tiles = [self._tiles[number] for number in bucket.numbers]
+            out = grouped_attention(
+                queries.rows([(tile.queries,) for tile in tiles], bucket.queries),
+                keys.rows([tile.keys for tile in tiles], bucket.keys),
+                values.rows([tile.keys for tile in tiles], bucket.keys),
+                bucket.mask,
+                scale,
             )
-            for tile, mask in self._masked_tiles
-        ]
-        return torch.cat(outputs, dim=2)
+            for number, tile, row in zip(bucket.numbers, tiles, out.unbind(0), strict=True):
+                outputs[number] = row[:, : tile.size[0]]
+        return torch.cat(outputs, dim=1)[None]
 
 
-def _pick(states: Tensor, runs: tuple[slice, ...]) -> Tensor:
-    parts = [states[:, :, run] for run in runs]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+class _Pieces:
+    """States (1, H, T, D) cut at the edges of all runs."""
+
+    def __init__(self, pieces: Sequence[Tensor], edges: Sequence[int]) -> None:
+        self._pieces = pieces
+        self._place = {edge: number for number, edge in enumerate(edges)}
+
+    def rows(self, rows: Sequence[tuple[slice, ...]], width: int) -> Tensor:
+        """(rows, H, width, D): the runs of each row joined, with zeros after them."""
+        parts: list[Tensor] = []
+        for runs in rows:
+            length = 0
+            for run in runs:
+                parts.extend(self._pieces[self._place[run.start] : self._place[run.stop]])
+                length += run.stop - run.start
+            if length < width:
+                parts.append(self._pieces[0].new_zeros(1, self._pieces[0].shape[1], width - length, parts[0].shape[3]))
+        joined = torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
+        return joined[0].unflatten(1, (len(rows), width)).transpose(0, 1)
 
 
-def _labels(families: Sequence[Family]) -> tuple[Tensor, Tensor, Tensor]:
-    """For each packed token: its family, its answer (0 for the prompt), its position in the sequence."""
+@dataclass(frozen=True)
+class _Labels:
+    """For each packed token, (T,) int64."""
+
+    family: Tensor
+    answer: Tensor
+    """0 for the prompt, then 1, 2, ..."""
+    position: Tensor
+    """In its own sequence."""
+
+
+def _labels(families: Sequence[Family]) -> _Labels:
     family, answer, position = [], [], []
     for number, group in enumerate(families):
         for unit, (start, length) in enumerate([(0, group.prompt), *((group.prompt, n) for n in group.answers)]):
             family.append(torch.full((length,), number))
             answer.append(torch.full((length,), unit))
             position.append(torch.arange(start, start + length))
-    return torch.cat(family), torch.cat(answer), torch.cat(position)
+    return _Labels(torch.cat(family), torch.cat(answer), torch.cat(position))
 
 
 def _tiles(families: Sequence[Family]) -> list[_Tile]:
@@ -168,11 +223,31 @@ def _close(opened: tuple[int, tuple[slice, ...]], end: int) -> _Tile:
     return _Tile(slice(begin, end), (*earlier, slice(begin, end)))
 
 
-def _tile_mask(tile: _Tile, family_T: Tensor, answer_T: Tensor, position_T: Tensor, dtype: torch.dtype) -> Tensor:
-    """(Q, N): 0 where a query sees a key, -inf where it does not."""
-    keys = torch.cat([torch.arange(run.start, run.stop) for run in tile.keys])
-    q_family, q_answer, q_position = (label[tile.queries, None] for label in (family_T, answer_T, position_T))
-    k_family, k_answer, k_position = (label[None, keys] for label in (family_T, answer_T, position_T))
+def _buckets(tiles: Sequence[_Tile], labels: _Labels, dtype: torch.dtype, device: torch.device | str) -> list[_Bucket]:
+    """Tiles whose sizes are equal once rounded up go into one attention call."""
+    members: dict[tuple[int, int], list[int]] = {}
+    for number, tile in enumerate(tiles):
+        queries, keys = tile.size
+        members.setdefault((-(-queries // 32) * 32, -(-keys // 64) * 64), []).append(number)
+    buckets = []
+    for numbers in members.values():
+        queries, keys = (max(tiles[number].size[side] for number in numbers) for side in (0, 1))
+        mask = torch.stack([_tile_mask(tiles[number], labels, queries, keys, dtype) for number in numbers])
+        buckets.append(_Bucket(tuple(numbers), queries, keys, mask.to(device)))
+    return buckets
+
+
+def _tile_mask(tile: _Tile, labels: _Labels, queries: int, keys: int, dtype: torch.dtype) -> Tensor:
+    """(queries, keys): 0 where a query sees a key, -inf where it does not. Queries of the padding see all keys, so
+    that their scores are finite; nobody reads what they yield."""
+    places = torch.cat([torch.arange(run.start, run.stop) for run in tile.keys])
+    q_family, q_answer, q_position = (
+        label[tile.queries, None] for label in (labels.family, labels.answer, labels.position)
+    )
+    k_family, k_answer, k_position = (label[None, places] for label in (labels.family, labels.answer, labels.position))
     same_line = (k_answer == 0) | (k_answer == q_answer)
     sees = (k_family == q_family) & same_line & (k_position <= q_position)
-    return torch.zeros(sees.shape, dtype=dtype).masked_fill(~sees, float("-inf"))
+    mask = torch.zeros(queries, keys, dtype=dtype)
+    mask[: len(sees)] = float("-inf")
+    mask[: len(sees), : len(places)].masked_fill_(sees, 0.0)
+    return mask
