@@ -38,7 +38,8 @@ class Draw:
     """A prompt taken from the data set once more."""
 
     id: int
-    """Number of the draw over the whole run: 0, 1, 2, ... A prompt drawn again gets a new one."""
+    """Number of the draw over the whole run: 0, 1, 2, ... A prompt drawn in a later epoch gets a new one; a draw
+    that went back unused is made again under the same."""
     prompt: Prompt
 
 
@@ -78,7 +79,7 @@ class Group:
     """The answers to one prompt, judged against each other."""
 
     id: int
-    """The draw's id; never reused."""
+    """The draw's id."""
     prompt: Prompt
     completions: tuple[Completion, ...]
     scores: tuple[Score, ...]

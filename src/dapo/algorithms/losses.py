@@ -71,11 +71,12 @@ def policy_losses(log_ratio: Tensor, advantage: Tensor, clip: Clip | None) -> To
 
 
 def token_log_ratio(logp: Tensor, old_logp: Tensor, source: RatioSource) -> Tensor:
-    """(T,) log of new over old probability.
+    """(T,) log of new over old probability, at least in float32: half precision turns it into noise.
 
     `rollout`: the old policy is the one that wrote the tokens. `on_policy`: it is the present one held fixed,
     so that the value is 0 and only the gradient remains.
     """
+    logp = logp.to(torch.promote_types(logp.dtype, torch.float32))
     return logp - (old_logp if source == "rollout" else logp.detach())
 
 

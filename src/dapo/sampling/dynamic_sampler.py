@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -103,17 +104,13 @@ class DynamicSampler:
             draws = self._draws.take(self._round_size(collection.counts))
             if not draws:
                 break
-            if collection.counts.rounds == self._round_limit:
+            if collection.counts.rounds == self.settings.dapo_max_num_gen_batches:
                 self._draws.give_back(len(draws))
                 self._at_limit(collection.counts)
                 break
             collection.counts.rounds += 1
             self._round(draws, version, collection)
         return self._close(collection)
-
-    @property
-    def _round_limit(self) -> int:
-        return self.settings.dapo_max_num_gen_batches if self._filtering else 1
 
     def _round_size(self, counts: CollectionCounts) -> int:
         """A full round first; then what the share of informative groups seen so far asks for."""
@@ -130,16 +127,15 @@ class DynamicSampler:
         """
         waiting: dict[int, Group] = {}
         judged = 0
-        generation = self._generate(draws, version)
-        for group in generation:
-            if group is not None:
-                waiting[group.id] = group
-            while judged < len(draws) and draws[judged].id in waiting and not self._full_for_good:
-                self._judge(waiting.pop(draws[judged].id), version, collection)
-                judged += 1
-            if self._full_for_good:
-                break
-        generation.close()
+        with closing(self._generate(draws, version)) as generation:
+            for group in generation:
+                if group is not None:
+                    waiting[group.id] = group
+                while judged < len(draws) and draws[judged].id in waiting and not self._full_for_good:
+                    self._judge(waiting.pop(draws[judged].id), version, collection)
+                    judged += 1
+                if self._full_for_good:
+                    break
         for group in waiting.values():
             self._discard(group, collection)
         self._draws.give_back(len(draws) - judged)
@@ -182,7 +178,7 @@ class DynamicSampler:
 
     def _at_limit(self, counts: CollectionCounts) -> None:
         """Out of rounds: an error, unless a smaller batch is welcome and there is one."""
-        if not self._filtering or (self.settings.on_sampling_limit == "train_partial" and len(self.buffer)):
+        if self.settings.on_sampling_limit == "train_partial" and len(self.buffer):
             return
         needed, have = self.settings.batch_size, len(self.buffer)
         raise SamplingLimitError(
