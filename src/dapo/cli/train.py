@@ -1,4 +1,4 @@
-"""Train a model: `dapo train [recipe.toml] [--flags]`. Flags are the settings' names."""
+"""Train a model with a recipe, flags, or both. Flags are the settings' names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dapo.tracking.run_folder import RunFolder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag per setting, grouped by the part that owns it; defaults come from the settings themselves."""
+    parser.usage = "dapo train [recipe.toml] [--setting value ...]"
     parser.add_argument("recipe", nargs="?", type=Path, help="a TOML file of settings; flags override it")
     resuming = parser.add_argument_group("going on with a run, from its newest checkpoint and with its settings")
     resuming.add_argument(

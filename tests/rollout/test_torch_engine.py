@@ -1,0 +1,144 @@
+"""What the built-in engine adds to the contract: its slots and its cache of keys and values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dapo.errors import RolloutError
+from dapo.rollout import kv_cache, torch_engine
+from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
+from dapo.rollout.torch_engine import TorchEngine
+
+
+def never_ends():
+    table = torch.zeros(64, 64)
+    table[:, 0] = -1e4
+    return table
+
+
+def engine(model, *, slots=64, gb=1.0):
+    return TorchEngine(model, max_num_seqs=slots, kv_cache_gb=gb)
+
+
+def test_answers_longer_than_the_cache_s_steps_score_like_a_fresh_pass(
+    load_tiny, generate, draw, fresh_logprobs, monkeypatch
+):
+    """The cache grows 16 positions at a time here: an answer of 60 tokens outgrows it more than once."""
+    monkeypatch.setattr(kv_cache, "GROWTH", 16)
+    model = load_tiny()
+    model.stop_ids = frozenset()
+    for rollout in generate(engine(model), [draw(0, "ab"), draw(1, "a longer prompt: ")], n=2, new=60):
+        for completion in rollout.completions:
+            assert len(completion.tokens) == 60
+            fresh = fresh_logprobs(model, rollout.draw.prompt.tokens, completion.tokens)
+            torch.testing.assert_close(torch.tensor(completion.logprobs), fresh, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("cost", [0, 15, 10_000])
+def test_slots_whose_attention_is_computed_together_do_not_see_each_other(
+    load_tiny, generate, draw, fresh_logprobs, monkeypatch, cost
+):
+    """Prompts of 1, 20 and 5 tokens side by side: in calls for equal lengths only, for near ones, and in one call."""
+    monkeypatch.setattr(kv_cache, "CALL_COST", cost)
+    model = load_tiny()
+    for rollout in generate(engine(model, slots=5), [draw(0, "a"), draw(1, "b" * 20), draw(2, "c" * 5)], n=3):
+        for completion in rollout.completions:
+            fresh = fresh_logprobs(model, rollout.draw.prompt.tokens, completion.tokens)
+            torch.testing.assert_close(torch.tensor(completion.logprobs), fresh, atol=1e-4, rtol=0)
+
+
+def test_neighbours_share_a_call_while_what_they_read_for_nothing_costs_less_than_another_call(monkeypatch):
+    """10, 10 and 12 together read 3 x 12 = 36 keys, apart 20 + 12 = 32: worth it at a cost of 4, not of 3."""
+    for cost, blocks in ((4, [(0, 3)]), (3, [(0, 2), (2, 3)]), (0, [(0, 2), (2, 3)])):
+        monkeypatch.setattr(kv_cache, "CALL_COST", cost)
+        assert kv_cache.blocks_of([10, 10, 12]) == blocks
+
+
+def test_prompts_are_computed_in_passes_of_bounded_size(load_tiny, generate, draw, monkeypatch):
+    """9 prompts of 10 tokens, 25 tokens a pass: 2 + 2 + 2 + 2 + 1. One of 30 goes alone."""
+    sizes: list[int] = []
+    monkeypatch.setattr(torch_engine, "PREFILL_TOKENS", 25)
+    model = load_tiny()
+    plain = model.hidden
+    monkeypatch.setattr(
+        model, "hidden", lambda tokens, *rest: (sizes.append(len(tokens)), plain(tokens, *rest))[1], raising=True
+    )
+    generate(engine(model), [*(draw(number, "a" * 10) for number in range(9)), draw(9, "b" * 30)], new=1)
+    assert sizes == [20, 20, 20, 20, 10, 30]
+
+
+@pytest.mark.parametrize(("setting", "side_by_side"), [(1, 1), (3, 3), (64, 12)])
+def test_max_num_seqs_answers_run_side_by_side(table_model, generate, draw, monkeypatch, setting, side_by_side):
+    """6 prompts of 2 answers, all of 4 tokens."""
+    assert widest(table_model, generate, draw, monkeypatch, slots=setting) == side_by_side
+
+
+def test_kv_cache_gb_limits_how_many_run_side_by_side(table_model, generate, draw, monkeypatch):
+    """Per token 2 x 1 layer x 2 heads x 16 x 4 bytes = 256; a sequence of 1 + 4 tokens needs 1280 bytes.
+
+    4000 bytes hold 3 of them, 1280 exactly one, and 1279 none.
+    """
+    assert widest(table_model, generate, draw, monkeypatch, gb=4000 / 2**30) == 3
+    assert widest(table_model, generate, draw, monkeypatch, gb=1280 / 2**30) == 1
+    with pytest.raises(RolloutError, match=r"kv_cache_gb is .* but one sequence of 5 tokens needs") as refused:
+        widest(table_model, generate, draw, monkeypatch, gb=1279 / 2**30)
+    assert "raise kv_cache_gb" in refused.value.fix
+
+
+def widest(table_model, generate, draw, monkeypatch, **limits):
+    """Most tokens of one decoding pass."""
+    sizes: list[int] = []
+    model = table_model(never_ends())
+    plain = kv_cache.DecodeAttention.__init__
+    monkeypatch.setattr(
+        torch_engine.DecodeAttention,
+        "__init__",
+        lambda self, cache, running: (sizes.append(running), plain(self, cache, running))[1],
+    )
+    generate(engine(model, **limits), [draw(number, "a") for number in range(6)], n=2, new=4)
+    monkeypatch.undo()
+    return max(sizes)
+
+
+def test_a_prompt_that_fills_the_context_is_an_error_that_names_its_row(load_tiny, generate, draw):
+    """B78: 128 tokens of context and a prompt of 128 leave none."""
+    model = load_tiny()
+    assert len(generate(engine(model), [draw(0, "a" * 127)], new=5)[0].completions[0].tokens) == 1
+    with pytest.raises(RolloutError, match="prompt 41 has 128 tokens") as refused:
+        generate(engine(model), [draw(0, "a" * 128, index=41)], new=5)
+    assert "max_prompt_tokens" in refused.value.fix
+
+
+def test_the_cache_is_not_kept_between_rollouts(load_tiny, generate, draw):
+    """B83: nothing that old weights computed can be found by new ones."""
+    model = load_tiny()
+    worker = engine(model)
+    generate(worker, [draw(0, "abc")])
+    assert not any(isinstance(held, kv_cache.KVCache | kv_cache.PromptStates) for held in vars(worker).values())
+
+
+def test_a_free_slot_goes_to_the_sequence_that_waits_longest(draw):
+    """0, 1, 2 run in slots 0, 1, 2; when 0 and 1 end, 2 moves to slot 0, and 3 and 4 start behind it."""
+    sequences = [RunningSequence(draw(0, "a"), sample, 9, sequence_uniforms(0, 0, sample)) for sample in range(5)]
+    scheduler = Scheduler(sequences, 3)
+    assert scheduler.admit() == sequences[:3]
+    assert scheduler.admit() == []
+    sequences[0].stop_reason = sequences[1].stop_reason = "stop"
+    slots = {0: sequences[0], 1: sequences[1], 2: sequences[2]}
+    assert set(scheduler.release_finished(lambda old, new: slots.update({new: slots[old]}))) == set(sequences[:2])
+    assert scheduler.running == [slots[0]] == [sequences[2]]
+    assert scheduler.next_waiting is sequences[3]
+    assert scheduler.admit() == sequences[3:]
+    assert scheduler.running == sequences[2:]
+    assert scheduler.unfinished
+
+
+def test_random_numbers_of_an_answer_come_from_seed_draw_and_sample_alone():
+    """B77: changing any one of the three gives other numbers; the same three give the same."""
+
+    def numbers(*key):
+        return tuple(sequence_uniforms(*key).random(4))
+
+    assert numbers(3, 5, 1) == numbers(3, 5, 1)
+    assert len({numbers(3, 5, 1), numbers(4, 5, 1), numbers(3, 6, 1), numbers(3, 5, 2), numbers(5, 3, 1)}) == 5
