@@ -79,7 +79,7 @@ def test_the_unknown_metric_error_leaves_through_the_sampler(script: Any, sample
 
 def collect(sampler: Any) -> list[Collection]:
     batches: list[Collection] = []
-    while (batch := sampler.next_batch(len(batches))) is not None:
+    while (batch := sampler.next_batch(len(batches))).groups:
         batches.append(batch)
     return batches
 

@@ -136,7 +136,7 @@ def test_what_is_left_at_the_end_of_the_data_is_a_smaller_last_batch_b28(script:
     sampler = sampler_of(script("i"), 30, batch_size=16)
     batches = [sampler.next_batch(version) for version in range(3)]
     assert [len(batch.groups) for batch in batches[:2]] == [16, 14]
-    assert batches[2] is None
+    assert batches[2].groups == ()
     prompts = [group.prompt.index for batch in batches[:2] for group in batch.groups]
     assert sorted(prompts) == list(range(30))
 
@@ -145,19 +145,19 @@ def test_fewer_prompts_than_a_batch_make_one_batch_b28(script: Any, sampler_of: 
     """B28: 10 prompts, batch 16."""
     sampler = sampler_of(script("i"), 10, batch_size=16)
     assert len(sampler.next_batch(0).groups) == 10
-    assert sampler.next_batch(1) is None
+    assert sampler.next_batch(1).groups == ()
 
 
 def test_the_end_of_the_data_at_the_last_round_is_the_end_not_a_failure(script: Any, sampler_of: Any) -> None:
     """Two prompts in two rounds of one: the limit is reached just as the data ends, with one group kept."""
     sampler = sampler_of(script("wi"), 2, batch_size=2, dapo_gen_batch_size=1, dapo_max_num_gen_batches=2)
     assert ids(sampler.next_batch(0)) == [1]
-    assert sampler.next_batch(1) is None
+    assert sampler.next_batch(1).groups == ()
 
 
 def test_data_that_never_disagrees_ends_without_a_batch(script: Any, sampler_of: Any) -> None:
     sampler = sampler_of(script("w"), 3, batch_size=2)
-    assert sampler.next_batch(0) is None
+    assert sampler.next_batch(0).groups == ()
     assert (sampler.counts.generated, sampler.counts.all_wrong) == (3, 3)
 
 
@@ -182,7 +182,7 @@ def test_without_filtering_one_round_fills_the_batch_whatever_agrees_b32(script:
 def test_without_filtering_the_last_batch_is_smaller_too(script: Any, sampler_of: Any) -> None:
     sampler = sampler_of(script("w"), 5, filtering=False, batch_size=3)
     assert [ids(sampler.next_batch(0)), ids(sampler.next_batch(1))] == [[0, 1, 2], [3, 4]]
-    assert sampler.next_batch(2) is None
+    assert sampler.next_batch(2).groups == ()
 
 
 def test_another_metric_than_the_reward_may_decide(sampler_of: Any, group_of: Any) -> None:

@@ -101,7 +101,7 @@ def test_the_last_batch_of_the_data_is_the_surplus(script: Any, sampler_of: Any)
     sampler = sampler_of(script("i"), 5, batch_size=3, dapo_gen_batch_size=5, max_staleness=3)
     assert ids(sampler.next_batch(0).groups) == [0, 1, 2]
     assert ids(sampler.next_batch(1).groups) == [3, 4]
-    assert sampler.next_batch(2) is None
+    assert sampler.next_batch(2).groups == ()
 
 
 def test_surplus_counts_towards_a_partial_batch(script: Any, sampler_of: Any) -> None:

@@ -81,7 +81,11 @@ class Run:
         self._introduce()
         before = self._begin()
         after: dict[str, Value] = {}
-        while self._goes_on and (collection := self._collect()) is not None:
+        while self._goes_on:
+            collection = self._collect()
+            if not collection.groups:
+                self._log_rollouts(collection, [], self.updates + 1)  # for the update that the data did not reach
+                break
             after = self._step(collection)
             self._boundary = self._state(after)
             if self._save_due:
@@ -120,7 +124,7 @@ class Run:
         limit = self.config.run.max_steps
         return self.stop.signal is None and (limit is None or self.updates < limit)
 
-    def _collect(self) -> Collection | None:
+    def _collect(self) -> Collection:
         """The groups of the next update. A run that fails here loses nothing: it is saved as it was before."""
         self._step_began, self._tokens_before = time.perf_counter(), self.parts.engine.counters.sampled_tokens
         try:
@@ -142,7 +146,7 @@ class Run:
         metrics |= self._account(collection, judged, metrics)
         measured = self._measure() if self._measurement_due else {}
         self._write(self.updates, metrics | measured)
-        self._log_rollouts(collection, judged)
+        self._log_rollouts(collection, judged, self.updates)
         return measured
 
     def _state(self, measured: Mapping[str, Value]) -> RunState:
@@ -269,11 +273,11 @@ class Run:
         self.parts.metrics.write(step, metrics)
         self.display.step_done(step, metrics)
 
-    def _log_rollouts(self, collection: Collection, judged: list[JudgedGroup]) -> None:
+    def _log_rollouts(self, collection: Collection, judged: list[JudgedGroup], step: int) -> None:
         for group in judged:
-            self.parts.rollouts.write(self.updates, group.group, "trained", group.penalties, group.advantages)
+            self.parts.rollouts.write(step, group.group, "trained", group.penalties, group.advantages)
         for other, fate in collection.others:
-            self.parts.rollouts.write(self.updates, other, fate, None, None)
+            self.parts.rollouts.write(step, other, fate, None, None)
 
     def _measure(self) -> dict[str, Value]:
         """Accuracy on the held-out data; empty when there is none."""

@@ -57,6 +57,7 @@ class Collection:
     """What one update trains on, and what became of everything else."""
 
     groups: tuple[Group, ...]
+    """Empty when the data has ended."""
     counts: CollectionCounts
     others: tuple[tuple[Group, Fate], ...] = ()
     """Groups that are not trained now and will not be."""
@@ -90,8 +91,8 @@ class DynamicSampler:
         self.counts = CollectionCounts()
         """Of the collection that is going on, or was the last."""
 
-    def next_batch(self, version: int) -> Collection | None:
-        """Groups for the update that the weights of `version` are about to get; None at the end of the data.
+    def next_batch(self, version: int) -> Collection:
+        """Groups for the update that the weights of `version` are about to get; none at the end of the data.
 
         The last batch of the data may be smaller. Raises SamplingLimitError when the rounds are used up.
         """
@@ -110,7 +111,8 @@ class DynamicSampler:
                 break
             collection.counts.rounds += 1
             self._round(draws, version, collection)
-        return self._close(collection)
+        groups = self.buffer.take(self.settings.batch_size)
+        return Collection(tuple(groups), collection.counts, tuple(collection.others))
 
     def _round_size(self, counts: CollectionCounts) -> int:
         """A full round first; then what the share of informative groups seen so far asks for."""
@@ -187,12 +189,6 @@ class DynamicSampler:
             f"{counts.all_wrong} all wrong",
             fix=_advice(counts),
         )
-
-    def _close(self, collection: _Open) -> Collection | None:
-        groups = self.buffer.take(self.settings.batch_size)
-        if not groups:
-            return None
-        return Collection(tuple(groups), collection.counts, tuple(collection.others))
 
 
 def round_size(missing: int, kept: int, generated: int, limit: int) -> int:
