@@ -21,7 +21,8 @@ ALLOWED: dict[str, set[str]] = {
     "algorithms": {"errors"},
     "models": {"errors"},
     **dict.fromkeys(ROOMS, FOUNDATION),
-    **{reader: FOUNDATION | {"tracking"} for reader in READERS},
+    "dashboard": FOUNDATION | {"tracking"},
+    "evaluation": FOUNDATION | ROOMS | {"coordination"},
     "config": FOUNDATION,
     "coordination": FOUNDATION | ROOMS | {"config"},
     "cluster": FOUNDATION | ROOMS | {"config", "coordination"},
@@ -107,6 +108,8 @@ def test_algorithms_need_torch_and_the_standard_library_only(path: Path) -> None
         ("dapo.data.rows", "from dapo import config"),
         ("dapo.data.rows", "from dapo import training"),
         ("dapo.coordination.run", "from dapo.dashboard.plots import plot_runs"),
+        ("dapo.coordination.run", "from dapo.evaluation.evaluate import evaluate"),
+        ("dapo.tracking.display", "from dapo.evaluation.report import Report"),
         ("dapo.models.loading", "from . import settings"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from dapo.algorithms.settings import Algorithm, AlgorithmSettings
 from dapo.coordination.settings import RunSettings
@@ -18,6 +18,8 @@ from dapo.rewards.settings import RewardSettings
 from dapo.rollout.settings import RolloutSettings
 from dapo.sampling.settings import CollectionSettings
 from dapo.training.settings import TrainingSettings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,18 @@ def load_config(recipe: Path | None, flags: Mapping[str, Any], *, saved: Path | 
     for name in given:
         if name not in OWNER:
             raise unknown_setting(name)
-    config = RunConfig(
-        **{
-            table: kind(**{name: _convert(kind, name, given[name]) for name in given if OWNER[name] == table})
-            for table, kind in TABLES.items()
-        }
-    )
+    config = RunConfig(**{table: make_settings(kind, given) for table, kind in TABLES.items()})
     _check_together(config, frozenset(given))
     return config
+
+
+def make_settings(kind: type[T], given: Mapping[str, Any]) -> T:
+    """One part's settings from those of `given` that are its own; strings as typed or values of the right type.
+
+    Raises ConfigError for a value that is malformed or refused.
+    """
+    names = get_type_hints(kind)
+    return kind(**{name: _convert(kind, name, value) for name, value in given.items() if name in names})
 
 
 def unknown_setting(name: str) -> ConfigError:
@@ -119,10 +125,10 @@ def _convert(kind: type, name: str, value: Any) -> Any:
     except ValidationError as problem:
         reason = problem.errors()[0]["msg"]
         raise ConfigError(
-            f"{name} is {value!r}: {reason[0].lower()}{reason[1:]}", fix="see `dapo train --help`"
+            f"{name} is {value!r}: {reason[0].lower()}{reason[1:]}", fix="see what --help says of it"
         ) from None
     if isinstance(value, bool) and not isinstance(converted, bool):
-        raise ConfigError(f"{name} is {value}, which is not a number", fix="see `dapo train --help`")
+        raise ConfigError(f"{name} is {value}, which is not a number", fix="see what --help says of it")
     return converted
 
 

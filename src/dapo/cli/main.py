@@ -1,4 +1,4 @@
-"""`dapo`: train, list the algorithms, and say in two lines what a person can mend."""
+"""`dapo`: train, measure and look at models, and say in two lines what a person can mend."""
 
 from __future__ import annotations
 
@@ -35,9 +35,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from dapo.cli import algorithms, export, plot, train
+    from dapo.cli import algorithms, export, plot, show, train
+    from dapo.cli import eval as evaluate
 
-    commands = {"train": train, "export": export, "algorithms": algorithms, "plot": plot}
+    commands = {
+        "train": train,
+        "eval": evaluate,
+        "export": export,
+        "algorithms": algorithms,
+        "plot": plot,
+        "show": show,
+    }
     parser = Parser(prog="dapo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"dapo {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)

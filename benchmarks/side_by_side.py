@@ -1,0 +1,139 @@
+"""Contestants side by side: a process for each, which loads once, warms up once, and then runs when it is its turn.
+
+    parent                                    contestant, maybe under another Python
+      Contestant(...)  ── starts ──>            loads, warms up
+                       <── {"ready": ...} ──
+      run(task)        ── a line of JSON ──>    runs it
+                       <── {"seconds": ...} ──
+
+Runs go A B A B on the same machine, and what counts is the median of the ratios of neighbours, so that a machine
+that slows down or speeds up meanwhile does so for both. Contestants import nothing from here that is not in the
+standard library: a peer's environment needs nothing but the peer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+Figures = dict[str, Any]
+"""What one run came to, such as seconds and tokens."""
+
+_FLAG = "--contestant"
+
+
+class Requests:
+    """A contestant's end of the line: iterating gives what to run; every task is answered once.
+
+    Standard output is kept for the answers. Whatever else the process prints goes to standard error, so that a
+    talkative library cannot break the line.
+    """
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+    def ready(self, *packages: str) -> None:
+        """Loaded and warm. packages: distributions whose versions are reported."""
+        self._send({"ready": {name: version(name) for name in packages}})
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for line in sys.stdin:
+            yield json.loads(line)
+
+    def answer(self, figures: Figures) -> None:
+        self._send(figures)
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        print(json.dumps(message), file=self._out, flush=True)
+
+
+Serve = Callable[[dict[str, Any], Requests], None]
+"""A contestant: given its options, it loads, says that it is ready, and answers until there are no more tasks."""
+
+
+def serve_if_contestant(contestants: Mapping[str, Serve]) -> None:
+    """Be the contestant that this process was started as, then exit; return at once in the parent."""
+    if sys.argv[1:2] == [_FLAG]:
+        name, options = sys.argv[2:]
+        contestants[name](json.loads(options), Requests())
+        sys.exit(0)
+
+
+class Contestant:
+    """A contestant's process, seen from the parent. Used as a context manager, so that it ends with the block."""
+
+    def __init__(self, script: str, name: str, options: Mapping[str, Any], *, python: str | None = None) -> None:
+        """script: the file that holds the contestant. python: the interpreter of the peer's environment."""
+        self.name = name
+        self.versions: dict[str, str] = {}
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [python or sys.executable, script, _FLAG, name, json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src"), "TOKENIZERS_PARALLELISM": "false"},
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self.versions = self._receive()["ready"]
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+
+    def run(self, **task: Any) -> Figures:
+        """Run a task and wait for its figures; `peak_bytes`, the most memory held so far, is added to them."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        return self._receive() | {"peak_bytes": _peak_bytes(self._process.pid)}
+
+    def _receive(self) -> Figures:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            self._log.seek(0)
+            tail = "".join(self._log.readlines()[-20:])
+            raise RuntimeError(f"{self.name} ended without an answer; its last words:\n{tail}")
+        return json.loads(line)
+
+
+def take_turns(contestants: Sequence[Contestant], task: Mapping[str, Any], runs: int) -> list[list[Figures]]:
+    """Each contestant's figures of each run, by contestant. In every round each runs once, in the same order."""
+    rounds = [[contestant.run(**task) for contestant in contestants] for _ in range(runs)]
+    return [list(figures) for figures in zip(*rounds, strict=True)]
+
+
+def _peak_bytes(pid: int) -> int:
+    """Peak resident memory of a process and of those that it started, added up; 0 where there is no /proc."""
+    status = Path(f"/proc/{pid}/status")
+    try:
+        lines = status.read_text().splitlines()
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:
+        return 0
+    own = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+    return own + sum(_peak_bytes(int(child)) for child in children)

@@ -1,0 +1,1 @@
+"""Measuring a model: avg@n, pass@k and maj@k with their uncertainty, on problems whose answers can be checked."""

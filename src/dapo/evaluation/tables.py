@@ -1,0 +1,72 @@
+"""The results as tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dapo.evaluation.report import Measure, Problem, Report
+from dapo.tracking.display import printable
+from dapo.tracking.numbers import one_digit, percent, three_digits
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_MOST_PROBLEMS = 50
+_WORDS = 48
+"""Characters that a cell of text may have."""
+
+
+def measures_table(report: Report) -> Table:
+    """Every measure with its confidence interval."""
+    table = _table()
+    table.add_column(f"{len(report.problems)} problems")
+    table.add_column("value", justify="right")
+    table.add_column("95% interval", justify="right")
+    for measure in report.measures:
+        value, low, high = (_shown(measure, number) for number in (measure.value, measure.low, measure.high))
+        table.add_row(measure.name, value, f"{low} to {high}")
+    return table
+
+
+def problems_table(report: Report) -> Table:
+    """One row per problem, in the order of the data; only the first 50."""
+    from rich.text import Text
+
+    table = _table()
+    for name in ("row", "right", "length", "cut"):
+        table.add_column(name, justify="right")
+    for name in ("majority", "reference", "prompt"):
+        table.add_column(name)
+    for problem in report.problems[:_MOST_PROBLEMS]:
+        right = f"{sum(problem.right)}/{len(problem.right)}"
+        counted = (str(problem.rows[0]), right, one_digit(problem.mean_length), str(problem.truncated))
+        table.add_row(*counted, *(Text(_line(text)) for text in _texts(problem)))
+    return table
+
+
+def beyond_table(report: Report) -> str | None:
+    """What the table of problems leaves out, in words."""
+    left_out = len(report.problems) - _MOST_PROBLEMS
+    return f"and {left_out} more, all in results.json" if left_out > 0 else None
+
+
+def _table() -> Table:
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+
+
+def _texts(problem: Problem) -> tuple[str, str, str]:
+    return problem.majority or "-", str(problem.reference), problem.prompt
+
+
+def _line(text: str) -> str:
+    """The end of a long text, where a prompt has its question, on one line."""
+    words = " ".join(printable(text[-4 * _WORDS :]).split())
+    return words if len(words) <= _WORDS else f"...{words[-_WORDS:]}"
+
+
+def _shown(measure: Measure, number: float) -> str:
+    if measure.name == "length":
+        return one_digit(number)
+    return percent(number) if measure.name == "truncated" else three_digits(number)
