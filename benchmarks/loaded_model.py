@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
@@ -15,6 +16,7 @@ from dapo.models.loading import load_model, load_tokenizer, locate
 from dapo.models.settings import ModelSettings
 from dapo.records import Prompt
 
+QUICKSTART = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
 _BUNDLED = ModelSettings(ckpt="smollm2-135m")
 
 
@@ -29,23 +31,33 @@ def load(folder: str, dtype: Literal["float32", "bfloat16"]) -> LanguageModel:
     return load_model(folder, load_tokenizer(folder, settings), settings, torch.device("cpu"))
 
 
-def arithmetic_prompts(count: int, split: str = "train") -> Sequence[Prompt]:
-    """The first problems of one-digit addition, with the model's chat template around them."""
-    data = DataSettings(dataset_path=f"task:arithmetic?digits=1&operations=+&split={split}&rows={count}")
+def arithmetic_task(rows: int, split: str = "train") -> str:
+    """The `dataset_path` of so many problems of one-digit addition."""
+    return f"task:arithmetic?digits=1&operations=+&split={split}&rows={rows}"
+
+
+def arithmetic_prompts(rows: int, split: str = "train") -> Sequence[Prompt]:
+    """Those problems, with the model's chat template around them."""
+    data = DataSettings(dataset_path=arithmetic_task(rows, split))
     return encode_prompts(load_rows(data), data, load_tokenizer(bundled(), _BUNDLED)).prompts
+
+
+def problems_of(prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
+    """The prompts as rows for a peer: chat messages under `prompt`, and `answer`."""
+    return [{"prompt": [dict(message) for message in row.messages], "answer": row.answer} for row in prompts]
 
 
 def forward_products(model: LanguageModel, tokens: int, scored: int) -> Callable[[], None]:
     """The matrix products of a forward pass over `tokens` tokens, of which `scored` go through the head; nothing else."""
     head = model.module.get_output_embeddings()
     layers = [part for part in model.module.modules() if isinstance(part, torch.nn.Linear) and part is not head]
-    inputs = [torch.randn(tokens, layer.in_features, dtype=model.dtype) for layer in layers]
+    inputs = {width: torch.randn(tokens, width, dtype=model.dtype) for width in {layer.in_features for layer in layers}}
     last = torch.randn(scored, model.head.shape[1], dtype=model.dtype)
 
     @torch.no_grad()
     def run() -> None:
-        for layer, states in zip(layers, inputs, strict=True):
-            torch.nn.functional.linear(states, layer.weight)
+        for layer in layers:
+            torch.nn.functional.linear(inputs[layer.in_features], layer.weight)
         torch.nn.functional.linear(last, model.head)
 
     run()

@@ -123,6 +123,9 @@ def load_at_start() -> str:
     return f"{os.getloadavg()[0]:.1f} processes were running before the start"
 
 
-def versions(*reported: Mapping[str, str]) -> str:
-    """The contestants' versions in one line."""
-    return ", ".join(f"{name} {number}" for name, number in sorted({k: v for r in reported for k, v in r.items()}.items()))
+def versions(reported: Mapping[str, Mapping[str, str]]) -> str:
+    """What each side runs on: side -> package -> version."""
+    return "; ".join(
+        f"{side}: {', '.join(f'{name} {number}' for name, number in packages.items())}"
+        for side, packages in reported.items()
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -64,10 +65,10 @@ def dapo(options: dict[str, Any], requests: Requests) -> None:
     write(prompts, [8] * ANSWERS * len(prompts))
     requests.ready("torch", "transformers", "dapo-rl")
     for task in requests:
-        if task["kind"] == "products":
+        if task.get("kind") == "products":
             requests.answer(products(task["rows"], task["passes"]))
         else:
-            requests.answer(write([long_prompt] if task["kind"] == "long prompt" else prompts, task["lengths"]))
+            requests.answer(write([long_prompt] if task.get("kind") == "long prompt" else prompts, task["lengths"]))
 
 
 def generate(options: dict[str, Any], requests: Requests) -> None:
@@ -116,10 +117,16 @@ def generate(options: dict[str, Any], requests: Requests) -> None:
 
 def vllm(options: dict[str, Any], requests: Requests) -> None:
     """vLLM, one request for each answer; its prefix cache computes a prompt once. No log-probabilities are asked for."""
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = "4"  # GiB, as the built-in engine may have
     from vllm import LLM, SamplingParams
 
     model = LLM(
-        options["folder"], dtype="bfloat16", enforce_eager=True, max_model_len=options["longest"], max_num_seqs=64
+        options["folder"],
+        dtype="bfloat16",
+        enforce_eager=True,
+        max_model_len=options["longest"],
+        max_num_seqs=64,
+        gpu_memory_utilization=0.5,  # of the machine's memory; by default it refuses to start next to other processes
     )
     prompts = [{"prompt_token_ids": tokens} for tokens in options["prompts"] for _ in range(ANSWERS)]
 
@@ -164,11 +171,18 @@ def main() -> None:
         enter = lambda name, python=None: stack.enter_context(Contestant(__file__, name, options, python=python))  # noqa: E731
         ours, generates = enter("dapo"), enter("generate")
         others = [generates] + ([enter("vllm", arguments.vllm_python)] if arguments.vllm_python else [])
-        at_equal = take_turns([ours, *others], {"kind": "write", "lengths": equal}, arguments.runs)
-        limit = take_turns([ours], {"kind": "products", "rows": count, "passes": equal[0]}, arguments.runs)[0]
-        at_skewed = take_turns([ours, *others], {"kind": "write", "lengths": skewed}, arguments.runs)
+        sides = [ours, *others]
+        *at_equal, limit = take_turns(
+            [(side, {"lengths": equal}) for side in sides]
+            + [(ours, {"kind": "products", "rows": count, "passes": equal[0]})],
+            arguments.runs,
+        )
+        at_skewed = take_turns([(side, {"lengths": skewed}) for side in sides], arguments.runs)
         prefill = ours.run(kind="long prompt", lengths=[8] * ANSWERS)
-    what_equal, what_skewed = f"{count} answers of {equal[0]} tokens", f"{count} answers of {min(skewed)} to {max(skewed)}"
+    what_equal, what_skewed = (
+        f"{count} answers of {equal[0]} tokens",
+        f"{count} answers of {min(skewed)} to {max(skewed)}",
+    )
     rows = []
     for what, runs, targets in ((what_equal, at_equal, (2.5, 1.3)), (what_skewed, at_skewed, (4.0, None))):
         for other, figures, target in zip(others, runs[1:], targets, strict=False):
@@ -187,14 +201,14 @@ def main() -> None:
     )
     facts = {
         "load": load,
-        "versions": versions(*(side.versions for side in [ours, *others])),
+        "versions": versions({side.name: side.versions for side in sides}),
         "runs": f"{arguments.runs} of each, in turns; medians",
         "model": f"SmolLM2-135M, bfloat16, prompts of {median(map(len, prompts)):.0f} tokens",
         "mixed lengths": f"median {median(skewed):.0f}, mean {mean(skewed):.0f}, {skewed.count(max(skewed))} of "
         f"{max(skewed)} tokens",
         "peak memory": ", ".join(
             f"{side.name} {middle(runs, 'peak_bytes') / 2**30:.1f} GiB"
-            for side, runs in zip([ours, *others], at_skewed, strict=True)
+            for side, runs in zip(sides, at_skewed, strict=True)
         ),
     }
     report("Rollout", rows, facts, write=not arguments.tiny)

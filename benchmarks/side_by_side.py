@@ -120,9 +120,9 @@ class Contestant:
         return json.loads(line)
 
 
-def take_turns(contestants: Sequence[Contestant], task: Mapping[str, Any], runs: int) -> list[list[Figures]]:
-    """Each contestant's figures of each run, by contestant. In every round each runs once, in the same order."""
-    rounds = [[contestant.run(**task) for contestant in contestants] for _ in range(runs)]
+def take_turns(turns: Sequence[tuple[Contestant, Mapping[str, Any]]], runs: int) -> list[list[Figures]]:
+    """The figures of every run, by turn. turns: who runs what, one after the other, in every round."""
+    rounds = [[contestant.run(**task) for contestant, task in turns] for _ in range(runs)]
     return [list(figures) for figures in zip(*rounds, strict=True)]
 
 

@@ -2,8 +2,7 @@
 
     python scripts/hostile_answers.py
 
-Prints one table. Exits with 1 if an ordinary answer is scored wrongly, if a hostile one scores above 0, or if a
-worker process is left behind.
+Prints one table. Exits with 1 if an ordinary answer is scored wrongly or a hostile one scores above 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Imports point one way: cli -> coordination -> the rooms -> algorithms, models, records, errors."""
+"""Imports point one way: cli -> coordination -> the rooms -> algorithms, models, records, user files, words, errors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pytest
 import dapo
 
 SOURCE = Path(dapo.__file__).parent
-FOUNDATION = {"algorithms", "models", "records", "errors"}
+FOUNDATION = {"algorithms", "models", "records", "user_file", "wording", "errors"}
 ROOMS = {"sampling", "training", "rollout", "rewards", "data", "checkpoints", "tracking"}
 READERS = {"dashboard", "evaluation"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
-    "algorithms": {"errors"},
-    "models": {"errors"},
+    "wording": set(),
+    "user_file": {"errors", "wording"},
+    "algorithms": {"errors", "wording"},
+    "models": {"errors", "wording"},
     **dict.fromkeys(ROOMS, FOUNDATION),
     "dashboard": FOUNDATION | {"tracking"},
     "evaluation": FOUNDATION | ROOMS | {"coordination"},
@@ -111,6 +113,8 @@ def test_algorithms_need_torch_and_the_standard_library_only(path: Path) -> None
         ("dapo.coordination.run", "from dapo.evaluation.evaluate import evaluate"),
         ("dapo.tracking.display", "from dapo.evaluation.report import Report"),
         ("dapo.models.loading", "from . import settings"),
+        ("dapo.user_file", "from dapo.records import Prompt"),
+        ("dapo.wording", "from dapo.errors import DapoError"),
     ],
 )
 def test_a_wrong_turn_is_seen(module: str, line: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -18,6 +17,7 @@ from dapo.rewards.settings import RewardSettings
 from dapo.rollout.settings import RolloutSettings
 from dapo.sampling.settings import CollectionSettings
 from dapo.training.settings import TrainingSettings
+from dapo.wording import nearest
 
 T = TypeVar("T")
 
@@ -83,10 +83,10 @@ def make_settings(kind: type[T], given: Mapping[str, Any]) -> T:
 
 
 def unknown_setting(name: str) -> ConfigError:
-    near = get_close_matches(name, OWNER, 1)
+    guess = nearest(name, OWNER)
     return ConfigError(
         f"unknown setting {name}",
-        fix=f"did you mean {near[0]}?" if near else "`dapo train --help` lists the settings",
+        fix=f"did you mean {guess}?" if guess else "`dapo train --help` lists the settings",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_a_loader_may_define_dataclasses(file: Path) -> None:
     assert [row.prompt for row in rows_of(file)] == ["a"]
 
 
+def test_a_loader_imports_its_neighbours(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file.with_name("neighbour_of_loader.py").write_text("ROWS = [{'prompt': 'beside'}]\n")
+    file.write_text("def load_rows():\n    from neighbour_of_loader import ROWS\n    return ROWS\n")
+    assert [row.prompt for row in rows_of(file)] == ["beside"]
+
+
+def test_ctrl_c_in_a_loader_is_not_taken_for_its_fault(file: Path) -> None:
+    file.write_text("def load_rows(): raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        rows_of(file)
+
+
 def test_a_named_function_is_taken(file: Path) -> None:
     file.write_text("def load_rows(): return []\ndef other(): return [{'prompt': 'b'}]\n")
     assert [row.prompt for row in rows_of(f"{file}:other")] == ["b"]
@@ -55,7 +69,7 @@ def test_a_named_function_is_taken(file: Path) -> None:
 
 def test_a_named_function_that_is_missing_is_not_replaced_by_the_only_one(file: Path) -> None:
     file.write_text("def mine(): return [{'prompt': 'a'}]\n")
-    assert "has no function yours; functions in it: mine" in problem(f"{file}:yours")
+    assert f"dataset_loader_fn names {file}, which has no function 'yours'; it defines mine" in problem(f"{file}:yours")
 
 
 @pytest.mark.parametrize("signature", ["path", "path=None", "path, limit=3", "*paths"])
@@ -83,10 +97,14 @@ def test_a_path_that_the_function_needs_must_be_set(file: Path) -> None:
 BROKEN = {
     "syntax": ("def load_rows(:\n", "does not import: SyntaxError"),
     "import": ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-    "exit": ("raise SystemExit(3)\n", "does not import: SystemExit: 3 (loader.py line 1)"),
-    "several": ("def one(): 0\ndef two(): 0\n", "has no function load_rows; functions in it: one, two"),
-    "none": ("x = 1\n", "has no function load_rows; functions in it: none"),
-    "raises": ("def load_rows():\n    return {}['rows']\n", "failed: KeyError: 'rows' (loader.py line 2)"),
+    "exit": ("raise SystemExit(3)\n", "loader.py, which does not import: SystemExit: 3 ("),
+    "several": ("def one(): 0\ndef two(): 0\n", "has no function 'load_rows'; it defines one, two"),
+    "none": ("x = 1\n", "has no function 'load_rows'; it defines no public function"),
+    "raises": ("def load_rows():\n    return {}['rows']\n", "loader.py, line 2, in load_rows: return {}['rows'])"),
+    "panic": (
+        "class Panic(BaseException): 0\ndef load_rows(): raise Panic('inside')\n",
+        "loader.py failed: Panic: inside",
+    ),
     "late": ("def load_rows():\n    yield {'prompt': 'a'}\n    1 / 0\n", "ZeroDivisionError"),
     "no list": ("def load_rows(): return None\n", "TypeError: 'NoneType' object is not iterable"),
     "no rows": ("def load_rows(): return []\n", "returned no rows"),

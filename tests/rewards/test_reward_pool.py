@@ -190,7 +190,7 @@ def test_an_internal_error_of_the_checker_is_counted_and_logged(
 
 def test_a_reward_that_does_not_load_is_an_error_at_start(tmp_path: Path) -> None:
     with (
-        pytest.raises(RewardError, match=r"reward\.py does not import: .*no_such"),
+        pytest.raises(RewardError, match=r"reward\.py, which does not import: .*no_such"),
         RewardPool(user_settings(tmp_path, "import no_such\n", reward_workers=2)),
     ):
         pass

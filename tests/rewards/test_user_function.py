@@ -4,7 +4,7 @@ import pytest
 
 from dapo.errors import RewardError
 from dapo.records import Completion, Prompt, Score
-from dapo.rewards.user_function import UserFunction, load_user_function, split_path
+from dapo.rewards.user_function import UserFunction, load_user_function
 
 PROMPT = Prompt(
     5, "P", (1, 2, 3), answer="7", row={"prompt": "P", "data_source": "d", "extra_info": {"i": 1}, "level": 4}
@@ -89,17 +89,20 @@ def test_the_function_is_found(tmp_path: Path, source: str, name: str | None, sc
     assert load(tmp_path, source, name).score(PROMPT, SAMPLES[:1]) == [Score(score)]
 
 
-def test_a_path_may_name_a_function() -> None:
-    assert split_path("/a/r.py:score") == ("/a/r.py", "score")
-    assert split_path("/a/r.py") == ("/a/r.py", None)
-
-
 @pytest.mark.parametrize(
     ("source", "name", "message"),
     [
-        ("def a(r):\n    pass\ndef b(r):\n    pass\n", None, "no reward function was found in .*it defines a, b"),
+        (
+            "def a(r):\n    pass\ndef b(r):\n    pass\n",
+            None,
+            "no function 'reward_fn' or 'compute_score' or 'reward_func'; it defines a, b",
+        ),
         ("x = 1\n", None, "defines no public function"),
-        ("def reward_fn(r):\n    pass\n", "reward_fm", "did you mean 'reward_fn'"),
+        (
+            "def reward_fn(r):\n    pass\n",
+            "reward_fm",
+            r"reward_fn_path .*no function 'reward_fm'(?s:.)*did you mean .*reward\.py:reward_fn\?",
+        ),
         ("import no_such_module\n", None, "No module named 'no_such_module'.*line 1"),
         ("def reward_fn(r:\n", None, r"SyntaxError.*reward\.py, line 1"),
         ("raise SystemExit(3)\n", None, "does not import: SystemExit: 3"),

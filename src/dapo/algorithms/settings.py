@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from dapo.algorithms.advantages import Scale
 from dapo.algorithms.losses import Aggregation, Clip, RatioLevel, RatioSource
 from dapo.algorithms.registry import ALGORITHMS
 from dapo.algorithms.spec import AlgorithmSpec
 from dapo.errors import ConfigError
+from dapo.wording import nearest
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class AlgorithmSettings:
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
-            near = get_close_matches(self.algo, ALGORITHMS, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            guess = nearest(self.algo, ALGORITHMS)
+            hint = f"did you mean {guess}? " if guess else ""
             raise ConfigError(f"algo is {self.algo!r}", fix=f"{hint}known are {', '.join(ALGORITHMS)}")
         if self.clip_ratio_c is not None and not 1 < self.clip_ratio_c < math.inf:
             raise ConfigError(f"clip_ratio_c is {self.clip_ratio_c}", fix="choose a number above 1, such as 10")

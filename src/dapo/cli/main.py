@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import NoReturn
 
 from dapo import __version__
 from dapo.errors import ConfigError, DapoError
+from dapo.wording import nearest
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,12 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from dapo.cli import algorithms, export, plot, show, train
+    from dapo.cli import algorithms, check_reward, export, plot, show, train
     from dapo.cli import eval as evaluate
 
     commands = {
         "train": train,
         "eval": evaluate,
+        "check-reward": check_reward,
         "export": export,
         "algorithms": algorithms,
         "plot": plot,
@@ -71,10 +72,10 @@ def _run(arguments: list[str]) -> int:
 
 def _unknown(word: str, parser: argparse.ArgumentParser) -> ConfigError:
     flag = word.split("=")[0]
-    near = get_close_matches(flag, parser._option_string_actions, 1)
+    guess = nearest(flag, parser._option_string_actions)
     return ConfigError(
         f"unknown flag {flag}" if word.startswith("-") else f"unexpected argument {word!r}",
-        fix=f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` shows what there is",
+        fix=f"did you mean {guess}?" if guess else f"`{parser.prog} --help` shows what there is",
     )
 
 

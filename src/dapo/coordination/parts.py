@@ -25,13 +25,13 @@ from dapo.models.language_model import LanguageModel
 from dapo.models.loading import load_model, load_tokenizer, locate
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
-from dapo.rewards.user_function import split_path
 from dapo.rollout.torch_engine import TorchEngine
 from dapo.tracking.display import Display
 from dapo.tracking.metrics_log import MetricsLog
 from dapo.tracking.rollout_log import RolloutLog
 from dapo.tracking.run_folder import RunFolder, check_save_path
 from dapo.training.update import Trainer
+from dapo.user_file import split_path
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from dapo.data.wording import first_line
 from dapo.errors import DataError
+from dapo.wording import first_line
 
 MODEL_HUBS = ("hf", "modelscope")
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dapo.data.readers import RawRow
-from dapo.data.wording import nearest
 from dapo.errors import DataError
+from dapo.user_file import describe_exception, load_function, split_path
 
 DEFAULT_FUNCTION = "load_rows"
 
@@ -24,8 +19,8 @@ def rows_of_loader(spec: str, dataset_path: str | None) -> list[RawRow]:
     Called as `function(dataset_path)` if it has a parameter, else as `function()`. Without a function name in
     `spec` it is `load_rows`, or the only public function that the file defines.
     """
-    file, name = _split(spec)
-    function = _find(_import(file), file, name)
+    file, name = split_path(spec)
+    function = load_function(file, name, defaults=(DEFAULT_FUNCTION,), setting="dataset_loader_fn", error=DataError)
     arguments = _arguments(function, spec, dataset_path)
     rows = []
     try:
@@ -36,61 +31,13 @@ def rows_of_loader(spec: str, dataset_path: str | None) -> list[RawRow]:
                     fix='let the function return rows such as {"prompt": ..., "answer": ...}',
                 )
             rows.append(RawRow(f"row {number}", dict(row)))
-    except DataError:
+    except (DataError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # somebody else's code: anything can come out of it
-        raise DataError(f"{spec} failed: {_last_words(error)}", fix=f"mend {file}") from error
+    except BaseException as error:  # somebody else's code: anything can come out of it
+        raise DataError(f"{spec} failed: {describe_exception(error)}", fix=f"mend {file}") from error
     if not rows:
         raise DataError(f"{spec} returned no rows", fix="let it return at least one row with a prompt")
     return rows
-
-
-def _split(spec: str) -> tuple[Path, str | None]:
-    file, _, name = spec.rpartition(":")
-    if not file.endswith(".py"):
-        file, name = spec, ""
-    if not file.endswith(".py"):
-        raise DataError(f"dataset_loader_fn is {spec!r}", fix="write it as file.py or file.py:function")
-    return Path(file).expanduser(), name or None
-
-
-def _import(file: Path) -> ModuleType:
-    if not file.is_file():
-        folder = file.parent
-        guess = nearest(file.name, (each.name for each in folder.iterdir())) if folder.is_dir() else None
-        fix = f"did you mean {folder / guess}?" if guess else "check dataset_loader_fn"
-        raise DataError(f"dataset_loader_fn: {file} does not exist", fix=fix)
-    module_spec = importlib.util.spec_from_file_location(f"dapo_dataset_loader_{file.stem}", file)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module.__name__] = module  # dataclasses and pickle look a class's module up there
-    try:
-        module_spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # somebody else's code: anything can come out of it
-        raise DataError(f"{file} does not import: {_last_words(error)}", fix=f"mend {file}") from error
-    return module
-
-
-def _find(module: ModuleType, file: Path, name: str | None) -> Callable[..., Any]:
-    own = {
-        key: value
-        for key, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
-    }
-    if name is None and DEFAULT_FUNCTION not in own and len(own) == 1:
-        return next(iter(own.values()))
-    wanted = name or DEFAULT_FUNCTION
-    function = getattr(module, wanted, None)
-    if callable(function):
-        return function
-    guess = nearest(wanted, own)
-    known = ", ".join(sorted(own)) or "none"
-    fix = f"did you mean {file}:{guess}?" if guess else f"name one of them: {file}:<function>"
-    raise DataError(
-        f"{file} has no function {wanted}; functions in it: {known}",
-        fix=fix if own else f"define {wanted}() in it",
-    )
 
 
 def _arguments(function: Callable[..., Any], spec: str, dataset_path: str | None) -> list[str]:
@@ -115,12 +62,3 @@ def _arguments(function: Callable[..., Any], spec: str, dataset_path: str | None
     if first.default is first.empty and first.kind is not first.VAR_POSITIONAL:
         raise DataError(f"{spec} takes {first.name} but dataset_path is not set", fix="set dataset_path")
     return []
-
-
-def _last_words(error: BaseException) -> str:
-    """The error and the line it came from, such as `KeyError: 'x' (loader.py line 3)`."""
-    words = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-    if isinstance(error, SyntaxError):
-        return words
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{words} ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else words

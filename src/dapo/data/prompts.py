@@ -9,9 +9,9 @@ from typing import Any
 
 from dapo.data.rows import Row
 from dapo.data.settings import DataSettings
-from dapo.data.wording import first_line
 from dapo.errors import DataError
 from dapo.records import Prompt
+from dapo.wording import first_line
 
 
 @dataclass(frozen=True)

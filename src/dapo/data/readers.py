@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from dapo.data.hub import MODEL_HUBS, load_from_hub, load_saved_folder
-from dapo.data.wording import first_line, nearest
 from dapo.errors import ConfigError, DataError
+from dapo.wording import first_line, nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from dapo.data.rows import Row
 from dapo.data.task_query import DEFAULT_ROWS, TaskQuery, part_of
-from dapo.data.wording import first_line, nearest
 from dapo.errors import DataError
+from dapo.wording import first_line, nearest
 
 _HELD_OUT_PART = 0
 

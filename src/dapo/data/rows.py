@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dapo.data.readers import RawRow
-from dapo.data.wording import nearest
 from dapo.errors import DataError
+from dapo.wording import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dapo.data.arithmetic import arithmetic_rows
 from dapo.data.reasoning_gym_task import reasoning_gym_rows
 from dapo.data.rows import Row
 from dapo.data.task_query import TaskQuery, parse_query
-from dapo.data.wording import nearest
 from dapo.errors import DataError
+from dapo.wording import nearest
 
 _PREFIX = "task:"
 _GYM = "reasoning_gym/"

@@ -117,7 +117,9 @@ def _answered(group: Group, reward: str | None, unjudged: int) -> AnsweredRow:
         )
         for completion, score in zip(group.completions, group.scores, strict=True)
     )
-    return AnsweredRow(group.id, group.prompt.index, group.prompt.text, group.prompt.answer, answers, unjudged)
+    prompt = group.prompt
+    question = str(prompt.messages[-1]["content"]) if prompt.messages else prompt.text
+    return AnsweredRow(group.id, prompt.index, prompt.text, question, prompt.answer, answers, unjudged)
 
 
 def _notices(prompts: PromptSet) -> Sequence[str]:

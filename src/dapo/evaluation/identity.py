@@ -15,7 +15,7 @@ from torch import nn
 from dapo.checkpoints.fingerprint import changed_settings, prompts_digest, reward_digest
 from dapo.evaluation.settings import EvalConfig
 from dapo.records import Prompt
-from dapo.rewards.user_function import split_path
+from dapo.user_file import split_path
 
 _DECISIVE = (
     *("n", "max_new_tokens", "temperature", "top_p", "top_k", "greedy", "stop_strings", "seed"),

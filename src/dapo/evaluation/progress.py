@@ -21,7 +21,9 @@ class EvalProgress:
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console
 
-        self.console = Console(file=stream, highlight=False, soft_wrap=not stream.isatty())
+        # A file or pipe has no width: the tables fit this one, and lines are left as long as they are.
+        width = None if stream.isatty() else 120
+        self.console = Console(file=stream, highlight=False, width=width)
         self._clock = clock
         self._bar: Progress | None = None
         self._total = 0
@@ -37,7 +39,7 @@ class EvalProgress:
     def notice(self, text: str) -> None:
         """Something worth knowing."""
         self._last_line = self._clock()
-        self.console.print(printable(text), markup=False)
+        self.console.print(printable(text), markup=False, soft_wrap=True)
 
     def begin(self, total: int) -> None:
         """`total` answers are about to be written."""

@@ -19,7 +19,7 @@ class Problem:
 
     rows: tuple[int, ...]
     """Numbers of its rows in the data as read."""
-    prompt: str
+    question: str
     reference: Any
     answers: tuple[Answer, ...]
     right: tuple[bool, ...]
@@ -99,7 +99,7 @@ def _problems(rows: Sequence[AnsweredRow], right_from: float) -> list[Problem]:
     for group in same.values():
         answers = tuple(answer for row in group for answer in row.answers)
         right = tuple(answer.score >= right_from for answer in answers)
-        problems.append(Problem(tuple(row.row for row in group), group[0].prompt, group[0].reference, answers, right))
+        problems.append(Problem(tuple(row.row for row in group), group[0].question, group[0].reference, answers, right))
     return problems
 
 
@@ -133,7 +133,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "per_problem": [
             {
                 "rows": list(problem.rows),
-                "prompt": problem.prompt,
+                "question": problem.question,
                 "reference": problem.reference,
                 "answers": len(problem.answers),
                 "right": sum(problem.right),

@@ -42,6 +42,9 @@ class AnsweredRow:
     row: int
     """Number of the row in the data as read, from 0."""
     prompt: str
+    """What the model read."""
+    question: str
+    """What a person would call the problem: the last chat message, or the whole prompt."""
     reference: Any
     """The row's reference answer."""
     answers: tuple[Answer, ...]
@@ -89,10 +92,11 @@ class EvalStore:
         for line in read(self._answers):
             try:
                 answers = tuple(Answer(**{name: answer[name] for name in _COUNTED}) for answer in line["answers"])
-                others = {name: line[name] for name in ("row", "prompt", "reference", "unjudged")}
+                others = {name: line[name] for name in ("row", "prompt", "question", "reference", "unjudged")}
             except (KeyError, TypeError) as error:
                 raise DataError(
-                    f"{self._answers} holds a line that is no answered row", fix=f"remove the line of step {line['step']}"
+                    f"{self._answers} holds a line that is no answered row",
+                    fix=f"remove the line of step {line['step']}",
                 ) from error
             rows[line["step"]] = AnsweredRow(draw=line["step"], answers=answers, **others)
         return rows
@@ -100,9 +104,7 @@ class EvalStore:
     def append(self, row: AnsweredRow, texts: Sequence[str]) -> None:
         """Keep a finished row and what its answers say. Raises DapoError when it cannot be written."""
         record = asdict(row)
-        record["answers"] = [
-            {"text": text, **answer} for text, answer in zip(texts, record["answers"], strict=True)
-        ]
+        record["answers"] = [{"text": text, **answer} for text, answer in zip(texts, record["answers"], strict=True)]
         try:
             JsonLines(self._answers).append(record.pop("draw"), record)  # `step` of a line is its draw here
         except DapoError as error:

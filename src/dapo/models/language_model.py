@@ -66,16 +66,17 @@ class LanguageModel:
             plain = self.module.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0]
             logits = self.module(input_ids=tokens[None], use_cache=False).logits[0]
             self.module.set_attn_implementation(implementation)
-        # The head is compared on the same hidden states and so almost exactly; attention only up to rounding.
-        self._refuse_gap("attention", packed, plain, 1e-3 if self.dtype == torch.float32 else 0.1)
+        # The head is compared on the same hidden states and so almost exactly. Attention is so only up to rounding,
+        # which bfloat16 lets grow to some percent over the layers; a wrong one is off by about 1.
+        self._refuse_gap("attention", packed, plain, 1e-3 if self.dtype == torch.float32 else 0.3)
         self._refuse_gap("head", self.logits(plain), logits, 1e-4 if self.dtype == torch.float32 else 1e-2)
 
     def _refuse_gap(self, where: str, ours: Tensor, own: Tensor, tolerance: float) -> None:
-        gap = (ours.float() - own.float()).abs().max().item()
-        if not gap <= tolerance * max(own.float().abs().max().item(), 1e-6):
+        gap = ((ours.float() - own.float()).norm() / own.float().norm().clamp(min=1e-6)).item()
+        if not gap <= tolerance:
             raise ModelError(
                 f"{type(self.module).__name__} computes something that packed attention does not: "
-                f"the results of its {where} differ by {gap:.3g}",
+                f"the results of its {where} differ by {gap:.1%}",
                 fix="use a plain decoder such as Llama, Qwen, Mistral or SmolLM",
             )
 

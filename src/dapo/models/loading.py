@@ -15,6 +15,7 @@ from dapo.models.hush import hush_transformers
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import ATTENTION_NAME, packed_attention
 from dapo.models.settings import ModelSettings
+from dapo.wording import first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -102,9 +103,8 @@ def _load(what: str, location: str, loader: Callable[..., T], **options: Any) ->
     try:
         return loader(location, local_files_only=os.path.isdir(location), **options)
     except Exception as problem:
-        reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise ModelError(
-            f"cannot load the {what} of {location}: {reason[0]}",
+            f"cannot load the {what} of {location}: {first_line(problem)}",
             fix="name a folder in Hugging Face format with safetensors weights, or a hub id that can be reached",
         ) from problem
 

@@ -22,9 +22,10 @@ from typing import Any
 from dapo.errors import RewardError
 from dapo.records import Completion, Prompt, Score
 from dapo.rewards.settings import RewardSettings
-from dapo.rewards.user_function import Sample, shortened, split_path
+from dapo.rewards.user_function import Sample, shortened
 from dapo.rewards.worker import Setup
 from dapo.rewards.worker_process import WorkerFailed, WorkerProcess
+from dapo.user_file import split_path
 
 FAILURES = ("timeout", "memory", "crash", "checker_error")
 """Why an answer can score 0.0 without having been judged."""

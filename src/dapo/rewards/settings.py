@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from dataclasses import dataclass
 
 from dapo.errors import ConfigError
 from dapo.rewards.built_in import BUILT_IN
+from dapo.wording import nearest
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def _check_choice(reward: str | None, reward_fn_path: str | None) -> None:
             fix="remove one of the two",
         )
     if reward is not None and reward not in BUILT_IN:
-        near = difflib.get_close_matches(reward, BUILT_IN, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        guess = nearest(reward, BUILT_IN)
+        hint = f"did you mean {guess!r}? " if guess else ""
         raise ConfigError(
             f"reward is {reward!r}, which is not a built-in reward",
             fix=f"{hint}the built-in rewards are {names}; your own goes into reward_fn_path",

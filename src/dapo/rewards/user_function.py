@@ -9,22 +9,16 @@ Loading runs the file's code, so it happens in a reward worker; so does every ca
 
 from __future__ import annotations
 
-import difflib
-import importlib.util
 import inspect
-import os
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 from dapo.errors import RewardError
 from dapo.records import Completion, Prompt, Score
 from dapo.rewards.record import reward_record
 from dapo.rewards.values import to_score, to_scores
+from dapo.user_file import describe_exception, load_function
 
 Contract = Literal["record", "compute_score", "batch"]
 Sample = tuple[int, Completion]
@@ -81,18 +75,9 @@ class UserFunction:
         return self.function(**_accepted(self.function, arguments, place))
 
 
-def split_path(reward_fn_path: str) -> tuple[str, str | None]:
-    """`file.py[:function]` as (absolute path, function or None)."""
-    path, colon, name = reward_fn_path.rpartition(":")
-    if not colon or not name.isidentifier():
-        path, name = reward_fn_path, ""
-    return os.path.abspath(os.path.expanduser(path)), name or None
-
-
 def load_user_function(path: str, name: str | None) -> UserFunction:
     """The reward function of the file at `path`. Raises RewardError when there is none that can be used."""
-    module = _import_file(path)
-    function = _find(module, path, name)
+    function = load_function(path, name, defaults=DEFAULT_NAMES, setting="reward_fn_path", error=RewardError)
     shown = getattr(function, "__name__", name or "the reward")
     if _is_async(function):
         raise RewardError(
@@ -100,50 +85,6 @@ def load_user_function(path: str, name: str | None) -> UserFunction:
             fix="make it a plain `def`; reward_workers sets how many run side by side",
         )
     return UserFunction(function, _contract(function, f"{shown} in {path}"), path)
-
-
-def _import_file(path: str) -> ModuleType:
-    if not Path(path).is_file():
-        raise RewardError(f"reward_fn_path names {path}, which is not a file", fix="give file.py or file.py:function")
-    name = f"reward_file_{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise RewardError(f"reward_fn_path names {path}, which is not a Python file", fix="give a .py file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(Path(path).parent))  # so that it can import its neighbours, as a script could
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
-        raise RewardError(
-            f"the reward file {path} does not import: {describe_exception(error)}",
-            fix="make `python " + path + "` run without an error",
-        ) from error
-    return module
-
-
-def _find(module: ModuleType, path: str, name: str | None) -> Callable[..., Any]:
-    public = [
-        key
-        for key, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
-    ]
-    there = f"it defines {', '.join(public)}" if public else "it defines no public function"
-    if name is not None:
-        if callable(getattr(module, name, None)):
-            return getattr(module, name)
-        near = difflib.get_close_matches(name, public, n=1)
-        fix = f"did you mean {near[0]!r}?" if near else "name one of its functions after the colon"
-        raise RewardError(f"{path} has no function {name!r}; {there}", fix=fix)
-    for default in DEFAULT_NAMES:
-        if callable(getattr(module, default, None)):
-            return getattr(module, default)
-    if len(public) == 1:
-        return getattr(module, public[0])
-    raise RewardError(
-        f"no reward function was found in {path}: {there}",
-        fix=f"name it {DEFAULT_NAMES[0]}, or say which one to use as {os.path.basename(path)}:function",
-    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -209,18 +150,6 @@ def _failed_call(error: BaseException, place: str, text: str) -> RewardError:
         f"{place}: the reward function raised {describe_exception(error)}\n  answer: {shortened(text)!r}",
         fix="make the function return a number for every answer, also for strange ones",
     )
-
-
-def describe_exception(error: BaseException) -> str:
-    """`ValueError: text (file.py, line 3, in reward_fn: the line)`: the exception and its last frame."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if not frames:
-        return said
-    last = frames[-1]
-    return f"{said} ({last.filename}, line {last.lineno}, in {last.name}: {last.line})"
 
 
 def shortened(text: str, limit: int = 300) -> str:

@@ -29,7 +29,8 @@ from dapo.errors import RewardError
 from dapo.records import Prompt, Score
 from dapo.rewards.built_in import BUILT_IN
 from dapo.rewards.frames import read_frame, write_frame
-from dapo.rewards.user_function import Sample, describe_exception, load_user_function
+from dapo.rewards.user_function import Sample, load_user_function
+from dapo.user_file import describe_exception
 
 _PR_SET_PDEATHSIG = 1
 

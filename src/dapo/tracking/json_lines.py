@@ -66,14 +66,16 @@ class JsonLines:
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The records of the file. A half-written last line is left out; a broken one elsewhere is a DataError."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                record = _parsed(line)
+                if record is None:
+                    raise DataError(f"{path}, line {number} is not a JSON object", fix=f"remove line {number}")
+                yield record
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    for number, line in enumerate(lines[:-1], start=1):
-        record = _parsed(line)
-        if record is None:
-            raise DataError(f"{path}, line {number} is not a JSON object", fix=f"remove line {number}")
-        yield record
 
 
 def encode(record: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Words for error messages."""
+"""Words that error messages of every room need."""
 
 from __future__ import annotations
 
