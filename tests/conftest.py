@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 import torch
@@ -230,7 +230,14 @@ def algorithm() -> Callable[..., Algorithm]:
 def run_training(tmp_path: Path, tiny_folder: Callable[..., Path]) -> Callable[..., Path]:
     """Trains the tiny Llama by settings, as `dapo train` does; returns the run folder."""
 
-    def run(*, prompts: Sequence[str] = (), reward: str = "", name: str = "run", **settings: Any) -> Path:
+    def run(
+        *,
+        prompts: Sequence[str] = (),
+        reward: str = "",
+        name: str = "run",
+        output: TextIO | None = None,
+        **settings: Any,
+    ) -> Path:
         data, source = tmp_path / f"{name}.jsonl", tmp_path / f"{name}_reward.py"
         data.write_text("".join(f'{{"prompt": "{prompt}"}}\n' for prompt in prompts))
         source.write_text(reward)
@@ -245,7 +252,7 @@ def run_training(tmp_path: Path, tiny_folder: Callable[..., Path]) -> Callable[.
             "max_new_tokens": 6,
             **settings,
         }
-        with PlainDisplay(io.StringIO()) as display:
+        with PlainDisplay(output or io.StringIO()) as display:
             return train(load_config(None, flags), display)
 
     return run

@@ -16,6 +16,7 @@ from dapo.models.settings import ModelSettings
 from dapo.rewards.settings import RewardSettings
 from dapo.rollout.settings import RolloutSettings
 from dapo.sampling.settings import CollectionSettings
+from dapo.tracking.settings import AlarmSettings
 from dapo.training.settings import TrainingSettings
 from dapo.wording import nearest
 
@@ -34,6 +35,7 @@ class RunConfig:
     collection: CollectionSettings
     training: TrainingSettings
     run: RunSettings
+    alarms: AlarmSettings
 
     def to_toml(self) -> str:
         """The resolved settings as a recipe that loads again; unset ones and ones that cannot act are left out."""

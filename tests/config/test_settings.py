@@ -84,6 +84,13 @@ TYPED: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("keep_checkpoints", "1", 1, {}),
     ("keep_best", "true", True, HELD_OUT),
     ("train_devices", "0", "0", {}),
+    ("alarm_window", "3", 3, {}),
+    ("alarm_interval", "9", 9, {}),
+    ("alarm_entropy", "0.5", 0.5, {}),
+    ("alarm_clip_share", "0.5", 0.5, {}),
+    ("alarm_informative_share", "0.5", 0.5, {}),
+    ("alarm_length_growth", "3", 3.0, {}),
+    ("alarm_mismatch_growth", "2", 2.0, {}),
 ]
 ONE_VALUE = {"attn_backend", "greedy", "eager_decode", "world_size", "tp_size", "agent_fn"}
 """Settings of other systems' command lines whose every other value is refused (see the refusals below)."""

@@ -175,6 +175,13 @@ def test_lines_of_no_update_and_metrics_without_a_value_are_passed_over() -> Non
     assert alarms([*lines, {"step": 4, **QUIET, "entropy": None}], EACH) == []  # not again for what was said
 
 
+def test_a_skipped_update_is_passed_over_alike_by_the_run_and_by_whoever_reads_its_file() -> None:
+    settings = replace(EACH, alarm_window=2)
+    in_memory = history(pg_clipfrac_upper=[0.9, math.nan, 0.9])
+    read_back = history(pg_clipfrac_upper=[0.9, None, 0.9])
+    assert alarms(in_memory, settings) == alarms(read_back, settings) != []
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

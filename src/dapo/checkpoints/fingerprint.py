@@ -23,9 +23,16 @@ MAY_CHANGE = frozenset(
         "eval_interval",
         "max_skipped_updates",
         "reward_workers",
+        "alarm_window",
+        "alarm_interval",
+        "alarm_entropy",
+        "alarm_clip_share",
+        "alarm_informative_share",
+        "alarm_length_growth",
+        "alarm_mismatch_growth",
     }
 )
-"""Settings that decide how long a run goes and what is kept of it, but no number in it."""
+"""Settings that decide how long a run goes, what is kept of it and what it warns of, but no number in it."""
 
 JUDGED_BY_CONTENT = frozenset({"dataset_path", "dataset_loader_fn", "reward_fn_path", "eval_dataset_path", "eval_n"})
 """Settings that name something whose content is compared, so that a file may move."""

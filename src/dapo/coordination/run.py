@@ -21,6 +21,7 @@ from dapo.errors import DapoError, DataError
 from dapo.models.loading import save_model
 from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
+from dapo.tracking.alarms import alarms
 from dapo.tracking.display import BeforeAfter, CollectionProgress, Display, Outcome
 from dapo.tracking.metrics_log import read_metrics
 from dapo.training.batch import JudgedGroup, answers_of, judge_groups
@@ -67,6 +68,8 @@ class Run:
         )
         self.updates = state.updates if state else 0
         """Updates made: the version of the present weights."""
+        self.history = read_metrics(parts.folder.metrics) if state else []
+        """The lines of metrics.jsonl so far."""
         self.skipped_updates = state.skipped_updates if state else 0
         self._failures_before = state.reward_failures if state else 0
         self._boundary = state
@@ -201,11 +204,9 @@ class Run:
         return folder
 
     def _recorded(self, step: int) -> dict[str, Value]:
-        """The held-out result that stands in metrics.jsonl for a step; empty when there is none."""
-        if not self.parts.folder.metrics.exists():
-            return {}
+        """The held-out result that was written for a step; empty when there is none."""
         names = ("heldout_accuracy", "heldout_response_length")
-        lines = [line for line in read_metrics(self.parts.folder.metrics) if line["step"] == step]
+        lines = [line for line in self.history if line["step"] == step]
         return {name: line[name] for line in lines for name in names if name in line}
 
     def _measure_at_the_end(self) -> dict[str, Value]:
@@ -271,7 +272,10 @@ class Run:
 
     def _write(self, step: int, metrics: dict[str, Value]) -> None:
         self.parts.metrics.write(step, metrics)
+        self.history.append({"step": step, **metrics})
         self.display.step_done(step, metrics)
+        for alarm in alarms(self.history, self.config.alarms):
+            self.display.warning(alarm)
 
     def _log_rollouts(self, collection: Collection, judged: list[JudgedGroup], step: int) -> None:
         for group in judged:

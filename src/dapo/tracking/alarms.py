@@ -5,6 +5,7 @@ Pure functions of the metrics so far: a run that goes on gives the same alarms a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,7 @@ def _warning(
     alarm: _Alarm, history: Sequence[Mapping[str, Any]], settings: AlarmSettings, threshold: float
 ) -> str | None:
     window = settings.alarm_window
-    lines = [line for line in history if line["step"] and all(line.get(name) is not None for name in alarm.metrics)]
+    lines = [line for line in history if line["step"] and all(_has_value(line.get(name)) for name in alarm.metrics)]
     start = (2 if alarm.compares else 1) * window - 1
     if not threshold or len(lines) <= start or lines[-1] is not history[-1]:
         return None
@@ -72,6 +73,11 @@ def _warning(
         if due and alarm.rings(_windows(series, at + 1, window), threshold):
             given = step
     return f"{alarm.words(last)} [{alarm.threshold}]" if given == lines[-1]["step"] else None
+
+
+def _has_value(value: float | None) -> bool:
+    """Not finite is null in the file, so a run that goes on must not see it otherwise."""
+    return value is not None and math.isfinite(value)
 
 
 def _windows(series: Mapping[str, Sequence[float]], end: int, window: int) -> _Windows:
