@@ -61,7 +61,7 @@ def test_a_key_under_the_wrong_table_is_told_where_it_belongs(recipe_of: Callabl
 def test_an_unknown_table_lists_the_tables(recipe_of: Callable[[str], Path]) -> None:
     error = refusal(recipe_of("[sampler]\nn_samples = 4\n"))
     assert error.problem.startswith("unknown table [sampler]")
-    assert error.fix == "use one of algorithm, model, data, reward, rollout, collection, training, run, alarms, alarms"
+    assert error.fix == "use one of algorithm, model, data, reward, rollout, collection, training, run, alarms"
 
 
 @pytest.mark.parametrize("text", ["n_sample = 4\n", "[rollout]\nn_sample = 4\n", "[rollout.n_sample]\nx = 4\n"])
