@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from side_by_side import Contestant, Figures, Requests, serve_if_contestant
@@ -25,12 +26,13 @@ STEPS_PER_UPDATE = 4
 
 def dapo(options: dict[str, Any], requests: Requests) -> None:
     """Each task is a whole `dapo train`, ended once the target is reached."""
+    from loaded_model import QUICKSTART
+
     from dapo.config import load_config
     from dapo.coordination.run import train
     from dapo.coordination.stopping import StopRequest
     from dapo.tracking.metrics_log import read_metrics
     from dapo.tracking.plain_display import PlainDisplay
-    from loaded_model import QUICKSTART
 
     class Watcher(PlainDisplay):
         """Asks the run to stop after the update that reached the target."""
@@ -49,6 +51,7 @@ def dapo(options: dict[str, Any], requests: Requests) -> None:
                 "seed": seed,
                 "dtype": options["dtype"],
                 "max_steps": options["most_updates"],
+                "max_new_tokens": options["max_new_tokens"],
                 "epochs": 1000,
                 "eval_interval": 1,
                 "save_interval": 0,
@@ -125,7 +128,7 @@ def outcome(accuracies: list[float], seconds: float, target: float) -> Figures:
 
 def main() -> None:
     from loaded_model import arithmetic_prompts, bundled, problems_of
-    from results import Row, add_options, load_at_start, middle, ratio, report, versions
+    from results import Row, add_options, load_at_start, middle, report, versions
 
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
@@ -133,9 +136,10 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of both (default float32)")
     arguments = parser.parse_args()
     load = load_at_start()
-    common = {"target": 0.8, "dtype": arguments.dtype, "most_updates": 1 if arguments.tiny else 60}
+    common = {"target": 0.8, "dtype": arguments.dtype}
+    common |= {"most_updates": 1, "max_new_tokens": 4} if arguments.tiny else {"most_updates": 60, "max_new_tokens": 24}
     problems = {name: problems_of(arithmetic_prompts(rows, name)) for name, rows in (("train", 80), ("heldout", 20))}
-    theirs = {"folder": bundled(), "problems": problems["train"], "held_out": problems["heldout"], "max_new_tokens": 24}
+    theirs = {"folder": bundled(), "problems": problems["train"], "held_out": problems["heldout"]}
     with ExitStack() as stack:
         ours = stack.enter_context(Contestant(__file__, "dapo", common))
         peer = stack.enter_context(Contestant(__file__, "trl", common | theirs, python=arguments.trl_python))
@@ -145,7 +149,8 @@ def main() -> None:
         f"time to {common['target']} held-out accuracy",
         f"{middle(mine):.0f} s, {_reached(mine)}",
         f"TRL: {middle(others):.0f} s, {_reached(others)}",
-        ratio(others, mine),
+        # A run of ours that did not get there is no faster than anything.
+        median(other["seconds"] / own["seconds"] * own["reached"] for own, other in zip(mine, others, strict=True)),
         at_least=4.0,
     )
     facts = {

@@ -26,6 +26,8 @@ REWARD = 'def reward_fn(record):\n    return float(record.metadata["sample_index
 
 def steps(options: dict[str, Any], requests: Requests) -> None:
     """Each task writes answers of a given length and trains on them."""
+    from loaded_model import arithmetic_prompts, load
+
     from dapo.algorithms.settings import Algorithm, AlgorithmSettings
     from dapo.records import Draw
     from dapo.rollout.settings import Sampling
@@ -33,7 +35,6 @@ def steps(options: dict[str, Any], requests: Requests) -> None:
     from dapo.training.batch import Answer
     from dapo.training.settings import TrainingSettings
     from dapo.training.update import Trainer
-    from loaded_model import arithmetic_prompts, load
 
     model = load(options["folder"], "bfloat16")
     model.stop_ids = frozenset()
@@ -125,10 +126,11 @@ def resident_bytes() -> int:
 
 def start(options: dict[str, Any], requests: Requests) -> None:
     """Ready once the quick start's run is assembled and its first token is drawn. There is nothing to ask it."""
+    from loaded_model import QUICKSTART
+
     from dapo.config import load_config
     from dapo.coordination.parts import assemble
     from dapo.tracking.plain_display import PlainDisplay
-    from loaded_model import QUICKSTART
 
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(QUICKSTART, {"save_path": f"{folder}/run", "train_devices": "cpu"})
@@ -204,8 +206,8 @@ def main() -> None:
         "load": load,
         "versions": versions({"dapo": side.versions}),
         "runs": f"{arguments.runs} of each size, in turns, and {arguments.runs} starts; medians. One long run",
-        "model": f"SmolLM2-135M in bfloat16, answers of {length} tokens; a random Llama of 2 layers for the long run; the "
-        "quick start's recipe for the start",
+        "model": f"SmolLM2-135M in bfloat16, answers of {length} tokens; a random Llama of 2 layers for the long run; "
+        "the quick start's recipe for the start",
     }
     report("Growth", rows, facts, write=not arguments.tiny)
 

@@ -48,7 +48,7 @@ def problems_of(prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
 
 
 def forward_products(model: LanguageModel, tokens: int, scored: int) -> Callable[[], None]:
-    """The matrix products of a forward pass over `tokens` tokens, of which `scored` go through the head; nothing else."""
+    """The matrix products alone of a forward pass over `tokens` tokens, of which `scored` go through the head."""
     head = model.module.get_output_embeddings()
     layers = [part for part in model.module.modules() if isinstance(part, torch.nn.Linear) and part is not head]
     inputs = {width: torch.randn(tokens, width, dtype=model.dtype) for width in {layer.in_features for layer in layers}}

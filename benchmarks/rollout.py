@@ -12,26 +12,33 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from statistics import NormalDist, mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from side_by_side import Contestant, Figures, Requests, serve_if_contestant, take_turns
 
+if TYPE_CHECKING:
+    from results import Row
+
 ANSWERS = 8
 """Per prompt."""
+LONG_PROMPT = 512
+"""Tokens of the prompt whose computation is counted."""
 
 
 def dapo(options: dict[str, Any], requests: Requests) -> None:
     """Three kinds of tasks: write answers, compute a long prompt, and the matrix products alone."""
+    from loaded_model import forward_products, load
+
     from dapo.records import Draw, Prompt
     from dapo.rollout.settings import Sampling
     from dapo.rollout.torch_engine import TorchEngine
-    from loaded_model import forward_products, load
 
     model = load(options["folder"], "bfloat16")
     model.stop_ids = frozenset()
     prompts = [Prompt(number, "", tuple(tokens)) for number, tokens in enumerate(options["prompts"])]
-    long_prompt = Prompt(0, "", tuple(range(100, 100 + options["long_prompt"])))
+    long_prompt = Prompt(0, "", tuple(range(100, 100 + LONG_PROMPT)))
 
     class GivenLengths(TorchEngine):
         """Every answer is written to a length that is known beforehand."""
@@ -116,8 +123,8 @@ def generate(options: dict[str, Any], requests: Requests) -> None:
 
 
 def vllm(options: dict[str, Any], requests: Requests) -> None:
-    """vLLM, one request for each answer; its prefix cache computes a prompt once. No log-probabilities are asked for."""
-    os.environ["VLLM_CPU_KVCACHE_SPACE"] = "4"  # GiB, as the built-in engine may have
+    """vLLM as it comes: a request for each answer, prompts computed once by its prefix cache, no log-probabilities."""
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = "2"  # GiB, more than these answers need
     from vllm import LLM, SamplingParams
 
     model = LLM(
@@ -143,6 +150,12 @@ def vllm(options: dict[str, Any], requests: Requests) -> None:
         requests.answer(write(task["lengths"]))
 
 
+def vllm_all_cores(options: dict[str, Any], requests: Requests) -> None:
+    """vLLM without the core that it keeps free for its scheduler by default, half of a machine of two."""
+    os.environ["VLLM_CPU_NUM_OF_RESERVED_CPU"] = "0"
+    vllm(options, requests)
+
+
 def skewed_lengths(count: int, middle: int, longest: int) -> list[int]:
     """Lengths as real answers have them: log-normal (sigma 1.2) around `middle`, cut at `longest`, in mixed order."""
     quantiles = [NormalDist().inv_cdf((number + 0.5) / count) for number in range(count)]
@@ -152,10 +165,8 @@ def skewed_lengths(count: int, middle: int, longest: int) -> list[int]:
 
 
 def main() -> None:
-    from contextlib import ExitStack
-
     from loaded_model import arithmetic_prompts, bundled
-    from results import Row, add_options, load_at_start, middle, rate, ratio, report, versions
+    from results import add_options, load_at_start, report, versions
 
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
@@ -166,54 +177,75 @@ def main() -> None:
     count = len(prompts) * ANSWERS
     equal = [8 if arguments.tiny else 128] * count
     skewed = skewed_lengths(count, *((4, 16) if arguments.tiny else (64, 512)))
-    options = {"folder": bundled(), "prompts": prompts, "long_prompt": 512, "longest": 1024}
+    options = {"folder": bundled(), "prompts": prompts, "longest": 1024}
+    names = ["dapo", "generate"] + (["vllm", "vllm, all cores"] if arguments.vllm_python else [])
     with ExitStack() as stack:
-        enter = lambda name, python=None: stack.enter_context(Contestant(__file__, name, options, python=python))  # noqa: E731
-        ours, generates = enter("dapo"), enter("generate")
-        others = [generates] + ([enter("vllm", arguments.vllm_python)] if arguments.vllm_python else [])
-        sides = [ours, *others]
+        sides = []
+        for name in names:
+            python = arguments.vllm_python if name.startswith("vllm") else None
+            sides.append(stack.enter_context(Contestant(__file__, name, options, python=python)))
         *at_equal, limit = take_turns(
             [(side, {"lengths": equal}) for side in sides]
-            + [(ours, {"kind": "products", "rows": count, "passes": equal[0]})],
+            + [(sides[0], {"kind": "products", "rows": count, "passes": equal[0]})],
             arguments.runs,
         )
         at_skewed = take_turns([(side, {"lengths": skewed}) for side in sides], arguments.runs)
-        prefill = ours.run(kind="long prompt", lengths=[8] * ANSWERS)
-    what_equal, what_skewed = (
-        f"{count} answers of {equal[0]} tokens",
-        f"{count} answers of {min(skewed)} to {max(skewed)}",
-    )
-    rows = []
-    for what, runs, targets in ((what_equal, at_equal, (2.5, 1.3)), (what_skewed, at_skewed, (4.0, None))):
-        for other, figures, target in zip(others, runs[1:], targets, strict=False):
-            against = f"{other.name}: {rate(figures)}"
-            rows.append(Row(what, rate(runs[0]), against, ratio(figures, runs[0]), at_least=target))
-    share = 100 * ratio(limit, at_equal[0])
-    rows.append(Row(f"{what_equal}, share of the limit", rate(at_equal[0]), rate(limit), share, "%", at_least=55))
-    rows.append(
-        Row(
-            f"prompt tokens computed for {ANSWERS} answers to a prompt of {options['long_prompt']}",
-            str(prefill["prompt_tokens"]),
-            f"{options['long_prompt']} if once",
-            prefill["prompt_tokens"] / options["long_prompt"],
-            at_most=1.0,
-        )
-    )
+        prefill = sides[0].run(kind="long prompt", lengths=[8] * ANSWERS)
     facts = {
         "load": load,
         "versions": versions({side.name: side.versions for side in sides}),
         "runs": f"{arguments.runs} of each, in turns; medians",
         "model": f"SmolLM2-135M, bfloat16, prompts of {median(map(len, prompts)):.0f} tokens",
         "mixed lengths": f"median {median(skewed):.0f}, mean {mean(skewed):.0f}, {skewed.count(max(skewed))} of "
-        f"{max(skewed)} tokens",
+        f"{count} answers have {max(skewed)} tokens",
         "peak memory": ", ".join(
-            f"{side.name} {middle(runs, 'peak_bytes') / 2**30:.1f} GiB"
-            for side, runs in zip(sides, at_skewed, strict=True)
+            f"{side.name} {runs[-1]['peak_bytes'] / 2**30:.1f} GiB" for side, runs in zip(sides, at_skewed, strict=True)
         ),
     }
+    what_equal = f"{count} answers of {equal[0]} tokens"
+    rows = [
+        *_races(what_equal, names, at_equal, (2.5, 1.3)),
+        *_races(f"{count} answers of {min(skewed)} to {max(skewed)} tokens", names, at_skewed, (4.0, None)),
+        *_limits(what_equal, at_equal[0], limit, prefill),
+    ]
     report("Rollout", rows, facts, write=not arguments.tiny)
 
 
+def _races(
+    what: str, names: Sequence[str], runs: Sequence[list[Figures]], targets: tuple[float | None, float | None]
+) -> list[Row]:
+    """The first contestant against each of the others. targets: against generate, and against vLLM."""
+    from results import Row, rate, ratio
+
+    return [
+        Row(what, rate(runs[0]), f"{name}: {rate(other)}", ratio(other, runs[0]), at_least=targets[name != "generate"])
+        for name, other in zip(names[1:], runs[1:], strict=True)
+    ]
+
+
+def _limits(what: str, ours: list[Figures], limit: list[Figures], prefill: Figures) -> list[Row]:
+    from results import Row, rate, ratio
+
+    return [
+        Row(
+            f"{what}: share of the limit",
+            rate(ours),
+            f"the matrix products alone: {rate(limit)}",
+            # Both write equally many tokens, so that the share of the rate is the ratio of the times.
+            100 * ratio(limit, ours),
+            "%",
+            at_least=55,
+        ),
+        Row(
+            f"prompt tokens computed for {ANSWERS} answers to a prompt of {LONG_PROMPT}",
+            str(prefill["prompt_tokens"]),
+            f"once each: {LONG_PROMPT}",
+            prefill["prompt_tokens"] / LONG_PROMPT,
+            at_most=1.0,
+        ),
+    ]
+
+
 if __name__ == "__main__":
-    serve_if_contestant({"dapo": dapo, "generate": generate, "vllm": vllm})
+    serve_if_contestant({"dapo": dapo, "generate": generate, "vllm": vllm, "vllm, all cores": vllm_all_cores})
     main()

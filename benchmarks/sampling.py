@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from loaded_model import QUICKSTART
+from results import Row, add_options, load_at_start, middle, ratio, report, versions
+
 from dapo.config import load_config
 from dapo.coordination.parts import assemble
 from dapo.coordination.run import Run
@@ -25,8 +28,6 @@ from dapo.coordination.stopping import StopRequest
 from dapo.sampling.dynamic_sampler import DynamicSampler
 from dapo.tracking.metrics_log import read_metrics
 from dapo.tracking.plain_display import PlainDisplay
-from loaded_model import QUICKSTART
-from results import Row, add_options, load_at_start, middle, ratio, report, versions
 
 
 @contextmanager

@@ -93,7 +93,8 @@ class Contestant:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(30)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 def dapo(options: dict[str, Any], requests: Requests) -> None:
     """Tasks: an update on random answers, with prompts shared or each on its own; and its matrix products alone."""
+    from loaded_model import forward_products, load
+
     from dapo.algorithms.settings import Algorithm, AlgorithmSettings
     from dapo.training.settings import TrainingSettings
     from dapo.training.update import Trainer
-    from loaded_model import forward_products, load
 
     model = load(options["folder"], "bfloat16")
     algorithm = Algorithm.of(AlgorithmSettings())
@@ -65,7 +66,7 @@ def random_answers(groups: int, prompt: int, length: int) -> list[Answer]:
 
 
 def packed_tokens(answers: Sequence[Answer]) -> int:
-    """Tokens of a pass: each group's prompt once, and of each answer all but its last, from which nothing is predicted."""
+    """Tokens of a pass: each group's prompt once, and each answer but for its last, which predicts nothing."""
     prompts = {answer.group_id: len(answer.prompt.tokens) for answer in answers}
     return sum(prompts.values()) + sum(len(answer.completion.tokens) - 1 for answer in answers)
 

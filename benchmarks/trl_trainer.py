@@ -19,8 +19,9 @@ Conversation = list[dict[str, str]]
 def make_trainer(
     folder: str, problems: Sequence[dict[str, Any]], callback: TrainerCallback, **settings: Any
 ) -> GRPOTrainer:
-    """problems: chat messages under `prompt`, and `answer`. settings: what differs from TRL's defaults, beside the loss.
+    """A trainer that is ready to train.
 
+    problems: chat messages under `prompt`, and `answer`. settings: what else is to differ from TRL's defaults.
     Nothing is logged, saved or evaluated. The learning rate is constant, as it is in `dapo`.
     """
     config = GRPOConfig(

@@ -46,8 +46,8 @@ class _Alarm:
 def alarms(history: Sequence[Mapping[str, Any]], settings: AlarmSettings) -> list[str]:
     """The warnings that the last line of `history` gives rise to, each at most once in `alarm_interval` updates.
 
-    history: the lines of `metrics.jsonl` so far, in order; lines of no update (step 0) and metrics without a value are
-    passed over.
+    history: the lines of `metrics.jsonl` so far, in order; lines without a value for an alarm's
+    metrics are passed over by it.
     """
     return [
         text for alarm in _ALARMS if (text := _warning(alarm, history, settings, getattr(settings, alarm.threshold)))
@@ -58,7 +58,7 @@ def _warning(
     alarm: _Alarm, history: Sequence[Mapping[str, Any]], settings: AlarmSettings, threshold: float
 ) -> str | None:
     window = settings.alarm_window
-    lines = [line for line in history if line["step"] and all(_has_value(line.get(name)) for name in alarm.metrics)]
+    lines = [line for line in history if all(_has_value(line.get(name)) for name in alarm.metrics)]
     start = (2 if alarm.compares else 1) * window - 1
     if not threshold or len(lines) <= start or lines[-1] is not history[-1]:
         return None
@@ -109,8 +109,7 @@ def _clip_words(windows: _Windows) -> str:
 
 
 def _informative(windows: _Windows, threshold: float) -> bool:
-    generated = windows.now["dapo_generated_groups"]
-    return generated > 0 and windows.now["dapo_qualified_groups"] < threshold * generated
+    return windows.now["dapo_qualified_groups"] < threshold * windows.now["dapo_generated_groups"]
 
 
 def _informative_words(windows: _Windows) -> str:
