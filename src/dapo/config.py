@@ -95,7 +95,11 @@ def unknown_setting(name: str) -> ConfigError:
 def _read_recipe(path: Path) -> dict[str, Any]:
     """The recipe's keys, which stand under their table's heading or under none."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe or a device could keep us waiting for ever
+            raise ConfigError(f"recipe {path} is not a regular file", fix="save the settings to a file first")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ConfigError:
+        raise
     except FileNotFoundError:
         raise ConfigError(
             f"recipe {path} does not exist", fix="name a TOML file, such as recipes/quickstart.toml"
@@ -127,11 +131,21 @@ def _convert(kind: type, name: str, value: Any) -> Any:
     except ValidationError as problem:
         reason = problem.errors()[0]["msg"]
         raise ConfigError(
-            f"{name} is {value!r}: {reason[0].lower()}{reason[1:]}", fix="see what --help says of it"
+            f"{name} is {_shown(value)}: {reason[0].lower()}{reason[1:]}", fix="see what --help says of it"
         ) from None
     if isinstance(value, bool) and not isinstance(converted, bool):
         raise ConfigError(f"{name} is {value}, which is not a number", fix="see what --help says of it")
+    if isinstance(converted, int) and not -(2**63) <= converted < 2**63:
+        raise ConfigError(f"{name} is {_shown(value)}: it does not fit into 64 bits", fix="use a smaller number")
     return converted
+
+
+def _shown(value: Any) -> str:
+    """The value as it was written; TOML's hexadecimal numbers can have more digits than Python is willing to show."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def _check_together(config: RunConfig, given: frozenset[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import dapo.evaluation.evaluate
-from dapo.errors import ConfigError, RewardError, RolloutError
+from dapo.errors import ConfigError, RewardError
 from dapo.rollout.torch_engine import TorchEngine
 
 ROWS = [{"prompt": "a", "answer": "7"}, {"prompt": "b", "answer": "9"}]
@@ -211,7 +211,7 @@ def test_the_engine_gets_the_memory_and_the_width_that_were_asked_for(
     monkeypatch.setattr(dapo.evaluation.evaluate, "TorchEngine", Engine)
     run_eval(knows_seven, ROWS, max_num_seqs=3)
     assert widths == [3]
-    with pytest.raises(RolloutError, match="kv_cache_gb is 1e-09"):
+    with pytest.raises(ConfigError, match="kv_cache_gb is 1e-09"):
         run_eval(knows_seven, ROWS, save_path="small", kv_cache_gb=1e-9)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dapo.errors import RolloutError
+from dapo.errors import ConfigError
 from dapo.rollout import kv_cache, torch_engine
 from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
 from dapo.rollout.torch_engine import TorchEngine
@@ -81,7 +81,7 @@ def test_kv_cache_gb_limits_how_many_run_side_by_side(table_model, generate, dra
     """
     assert widest(table_model, generate, draw, monkeypatch, gb=4000 / 2**30) == 3
     assert widest(table_model, generate, draw, monkeypatch, gb=1280 / 2**30) == 1
-    with pytest.raises(RolloutError, match=r"kv_cache_gb is .* but one sequence of 5 tokens needs") as refused:
+    with pytest.raises(ConfigError, match=r"kv_cache_gb is .* but one sequence of 5 tokens needs") as refused:
         widest(table_model, generate, draw, monkeypatch, gb=1279 / 2**30)
     assert "raise kv_cache_gb" in refused.value.fix
 
@@ -105,7 +105,7 @@ def test_a_prompt_that_fills_the_context_is_an_error_that_names_its_row(load_tin
     """B78: 128 tokens of context and a prompt of 128 leave none."""
     model = load_tiny()
     assert len(generate(engine(model), [draw(0, "a" * 127)], new=5)[0].completions[0].tokens) == 1
-    with pytest.raises(RolloutError, match="prompt 41 has 128 tokens") as refused:
+    with pytest.raises(ConfigError, match="prompt 41 has 128 tokens") as refused:
         generate(engine(model), [draw(0, "a" * 128, index=41)], new=5)
     assert "max_prompt_tokens" in refused.value.fix
 

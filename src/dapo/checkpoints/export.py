@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ def export_model(checkpoint: Checkpoint, out: Path, dtype: str | None = None) ->
     from the masters where the checkpoint has them, and the config says the same; other tensors stay.
     Raises ConfigError when `out` holds something, DapoError when it cannot be written.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    out = out.absolute()  # `.` has no name that a folder beside it could be called after
+    if os.path.exists(out) and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} exists", fix="name a folder that does not")
     with written_whole(out) as aside:
         shutil.copytree(checkpoint.model, aside, dirs_exist_ok=True)

@@ -44,8 +44,12 @@ class RunState:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RunState:
-        """Raises ValueError, KeyError or TypeError for text that `to_json` did not write."""
+        """Raises ValueError, KeyError, TypeError or AttributeError for text that `to_json` did not write."""
         plain = json.loads(text)
+        for name in ("updates", "position", "skipped_updates", "skipped_in_a_row", "reward_failures"):
+            if type(plain[name]) is not int or plain[name] < 0:
+                raise ValueError(f"{name} is no count")
+        plain["random"].keys(), plain["fingerprint"]["settings"].keys()
         return cls(
             **{
                 **plain,

@@ -23,6 +23,7 @@ from dapo.checkpoints.whole_folder import remove, remove_leftovers, written_whol
 from dapo.errors import CheckpointError
 from dapo.models.language_model import LanguageModel
 from dapo.models.loading import save_model
+from dapo.wording import first_line
 
 _NAME = re.compile(r"step_(\d+)")
 
@@ -41,16 +42,23 @@ class Checkpoint:
     def state(self) -> RunState:
         try:
             return RunState.from_json((self.path / "state.json").read_bytes())
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CheckpointError(
                 f"{self.path / 'state.json'} was written by another version of dapo",
                 fix="go on with that version, or `dapo export` the weights and start a new run from them",
             ) from error
 
     def optimizer(self) -> dict[str, Tensor]:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        return load_file(self.path / "optimizer.safetensors")
+        file = self.path / "optimizer.safetensors"
+        try:
+            return load_file(file)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{file} cannot be read: {first_line(error)}", fix="restore it from a copy, or remove this checkpoint"
+            ) from error
 
 
 class CheckpointStore:

@@ -93,6 +93,8 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
             position=point.state.position if point else 0,
         )
         model = load_model(location, tokenizer, config.model, device)
+        engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
+        engine.check([*prompts.prompts, *(held_out.prompts if held_out else ())], config.rollout.max_new_tokens)
         trainer = _trainer(model, config, algorithm, point)
         folder = _folder(config, resume, point, save_path, algorithm)
         if resume is None:
@@ -102,7 +104,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
             algorithm=algorithm,
             folder=folder,
             model=model,
-            engine=TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb),
+            engine=engine,
             trainer=trainer,
             rewards=rewards,
             stream=stream,

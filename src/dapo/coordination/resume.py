@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ def newest_run(save_path: Path | None) -> RunFolder | None:
     """What `--resume auto` means: the run in `save_path`, or else the one under `runs/` that was started last."""
     if save_path is not None:
         folder = RunFolder(save_path)
-        return folder if folder.config.is_file() else None
+        return folder if os.path.isfile(folder.config) else None
     # Each start writes config.toml anew, a resumed one too.
     found = [RunFolder(config.parent) for config in Path("runs").glob("*/config.toml")]
     return max(found, key=lambda folder: (folder.config.stat().st_mtime_ns, folder.path.name), default=None)

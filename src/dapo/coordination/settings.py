@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dapo.errors import ConfigError
+
+_GPU = re.compile("[0-9]{1,4}")
 
 
 @dataclass(frozen=True)
@@ -69,5 +72,5 @@ class RunSettings:
             raise ConfigError(
                 "train_devices is mlx, but there is no MLX backend", fix="use cpu, or the number of a GPU"
             )
-        if self.train_devices not in ("auto", "cpu") and not self.train_devices.isdecimal():
+        if self.train_devices not in ("auto", "cpu") and not _GPU.fullmatch(self.train_devices):
             raise ConfigError(f"train_devices is {self.train_devices!r}", fix="use auto, cpu, or one number such as 0")

@@ -112,6 +112,8 @@ def plot_runs(run_dirs: Sequence[Path], out: Path) -> list[Path]:
     except ImportError as error:
         raise ConfigError("plots need matplotlib, which is not installed", fix='pip install "dapo-rl[plot]"') from error
     stem = out.with_suffix("") if out.suffix in (".png", ".svg") else out
+    if not stem.name:
+        raise ConfigError(f"--out {out} names a folder", fix=f"name the picture in it, such as {out / 'curves'}")
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -122,7 +124,9 @@ def plot_runs(run_dirs: Sequence[Path], out: Path) -> list[Path]:
             figure.savefig(paths[0], dpi=160)
             figure.savefig(paths[1], metadata={"Date": None})
         except OSError as error:
-            raise DapoError(f"cannot write the picture {stem}: {error.strerror or error}") from error
+            raise DapoError(
+                f"cannot write the picture {stem}: {error.strerror or error}", fix="choose another --out"
+            ) from error
     return paths
 
 

@@ -57,13 +57,14 @@ def evaluate(config: EvalConfig, progress: EvalProgress) -> Evaluated:
         store = EvalStore(Path(given) if given else default_path(str(config.model.ckpt), data, identity))
         store.check(identity)
         model = load_model(location, tokenizer, config.model, device)
+        engine = TorchEngine(
+            model, max_num_seqs=config.evaluation.max_num_seqs, kv_cache_gb=config.evaluation.kv_cache_gb
+        )
+        engine.check(prompts.prompts, config.evaluation.max_new_tokens)
         identity = replace(identity, weights=weights_digest(model.module))
         store.check(identity)
         stack.enter_context(_folder(store.path))
         store.begin(identity)
-        engine = TorchEngine(
-            model, max_num_seqs=config.evaluation.max_num_seqs, kv_cache_gb=config.evaluation.kv_cache_gb
-        )
         answered = _answer(config, prompts, store, engine, rewards, progress)
     report = make_report(answered, right_from=config.evaluation.right_from, seed=config.evaluation.seed)
     store.write_results(_results(config, prompts, report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, fields
 
 from dapo.data.settings import DataSettings
@@ -10,6 +11,8 @@ from dapo.errors import ConfigError
 from dapo.models.settings import ModelSettings
 from dapo.rewards.settings import RewardSettings
 from dapo.rollout.settings import Sampling
+
+_GPU = re.compile("[0-9]{1,4}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class EvalSettings:
             raise ConfigError(f"right_from is {self.right_from}", fix="use the score of a right answer, such as 1.0")
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}", fix="use 0 or a positive number")
-        if self.device not in ("auto", "cpu") and not self.device.isdecimal():
+        if self.device not in ("auto", "cpu") and not _GPU.fullmatch(self.device):
             raise ConfigError(f"device is {self.device!r}", fix="use auto, cpu, or one number such as 0")
         if not 0 < self.kv_cache_gb < math.inf:
             raise ConfigError(f"kv_cache_gb is {self.kv_cache_gb}", fix="use a number of gigabytes above 0")

@@ -31,8 +31,8 @@ def locate(settings: ModelSettings, *, notify: Callable[[str], None] = lambda _:
     ckpt = str(settings.ckpt)
     if ckpt in BUNDLED:
         return str(bundled_folder(ckpt, notify))
-    folder = Path(ckpt).expanduser()
-    if folder.is_dir():
+    folder = Path(os.path.expanduser(ckpt))
+    if os.path.isdir(folder):  # unlike Path's own, False for a name that no folder can have
         if not (folder / "config.json").is_file():
             raise ModelError(f"ckpt {ckpt} is a folder without config.json", fix="name a Hugging Face model folder")
         return str(folder)
@@ -60,7 +60,7 @@ def load_model(
     from transformers import AttentionInterface, AutoModelForCausalLM
 
     AttentionInterface.register(ATTENTION_NAME, packed_attention)
-    module = _load(
+    module, report = _load(
         "model",
         location,
         AutoModelForCausalLM.from_pretrained,
@@ -68,7 +68,14 @@ def load_model(
         attn_implementation=ATTENTION_NAME,
         trust_remote_code=settings.trust_remote_code,
         use_safetensors=True,
+        output_loading_info=True,
     )
+    missing = sorted(report["missing_keys"])
+    if missing:  # the library would fill them with random numbers
+        raise ModelError(
+            f"the weights of {location} lack {len(missing)} tensors, such as {missing[0]}",
+            fix="save the whole model again, or copy the weights again",
+        )
     module = module.to(device).eval()  # type: ignore[arg-type]
     for part in module.modules():
         if isinstance(part, torch.nn.Dropout):

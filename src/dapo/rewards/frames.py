@@ -9,6 +9,8 @@ import time
 
 _LENGTH = struct.Struct(">Q")
 _CHUNK = 1 << 16
+_LONGEST_WAIT_MS = 2**31 - 1
+"""poll() counts milliseconds in 32 bits: 24 days."""
 
 
 class FrameTimeout(Exception):
@@ -43,6 +45,6 @@ def _read_exactly(fd: int, length: int, deadline: float | None) -> bytes:
 def _wait(fd: int, event: int, deadline: float | None) -> None:
     poll = select.poll()
     poll.register(fd, event)
-    rest_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
+    rest_ms = None if deadline is None else min(max(0.0, (deadline - time.monotonic()) * 1000), _LONGEST_WAIT_MS)
     if not poll.poll(rest_ms):
         raise FrameTimeout

@@ -10,6 +10,9 @@ from dapo.errors import ConfigError
 from dapo.rewards.built_in import BUILT_IN
 from dapo.wording import nearest
 
+MOST_WORKERS = 1024
+"""All are started at once: many more would take the machine down before the first answer."""
+
 
 @dataclass(frozen=True)
 class RewardSettings:
@@ -28,10 +31,10 @@ class RewardSettings:
 
     def __post_init__(self) -> None:
         _check_choice(self.reward, self.reward_fn_path)
-        if self.reward_workers is not None and self.reward_workers < 1:
+        if self.reward_workers is not None and not 1 <= self.reward_workers <= MOST_WORKERS:
             raise ConfigError(
                 f"reward_workers is {self.reward_workers}",
-                fix="give a number of processes of at least 1, or leave it out to use the cores minus one",
+                fix=f"give a number of processes from 1 to {MOST_WORKERS}, or leave it out to use the cores minus one",
             )
         if not (math.isfinite(self.reward_timeout_s) and self.reward_timeout_s > 0):
             raise ConfigError(

@@ -161,6 +161,6 @@ def _limit_memory(megabytes: int) -> None:
 
     with open("/proc/self/statm") as statm:
         now = int(statm.read().split()[0]) * resource.getpagesize()
-    limit = now + megabytes * 2**20
+    limit = min(now + megabytes * 2**20, sys.maxsize)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from dapo.errors import RolloutError
+from dapo.errors import ConfigError, ModelError
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import Family
-from dapo.records import Completion, Draw
+from dapo.records import Completion, Draw, Prompt
 from dapo.rollout.engine import Rollout, RolloutCounters
 from dapo.rollout.kv_cache import CacheShape, DecodeAttention, KVCache, PrefillAttention, PromptStates
 from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
@@ -30,13 +30,29 @@ class TorchEngine:
         self.kv_cache_gb = kv_cache_gb
         self.counters = RolloutCounters()
 
+    def check(self, prompts: Sequence[Prompt], max_new_tokens: int) -> None:
+        """Refuse before a run begins what `rollout` would refuse in its middle.
+
+        Raises ConfigError for a prompt without room for an answer or a cache without room for a sequence, and
+        ModelError for a tokenizer that does not belong to the model.
+        """
+        known = self.model.module.get_input_embeddings().weight.shape[0]
+        for prompt in prompts:
+            if max(prompt.tokens) >= known:
+                raise ModelError(
+                    f"the tokenizer makes token {max(prompt.tokens)} of prompt {prompt.index}, "
+                    f"but the model knows only {known}",
+                    fix="use the tokenizer that belongs to the model",
+                )
+        self._affordable_slots(max(len(prompt.tokens) + self._limit(prompt, max_new_tokens) for prompt in prompts))
+
     @torch.no_grad()
     def rollout(self, draws: Sequence[Draw], sampling: Sampling, seed: int) -> Generator[Rollout | None, None, None]:
         sequences = [sequence for draw in draws for sequence in self._sequences(draw, sampling, seed)]
         if not sequences:
             return
         longest = max(len(sequence.draw.prompt.tokens) + sequence.limit for sequence in sequences)
-        slots = min(self.max_num_seqs, self._affordable_slots(longest), len(sequences))
+        slots = min(self._affordable_slots(longest), len(sequences))
         cache = KVCache(_cache_shape(self.model), slots, longest, self.model.dtype, self.model.device)
         generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), cache)
         missing = {draw.id: sampling.n for draw in draws}
@@ -54,15 +70,19 @@ class TorchEngine:
             if not whole:
                 yield None
 
-    def _sequences(self, draw: Draw, sampling: Sampling, seed: int) -> list[RunningSequence]:
-        room = self.model.context_length - len(draw.prompt.tokens)
-        limit = min(sampling.max_new_tokens, room)
+    def _limit(self, prompt: Prompt, max_new_tokens: int) -> int:
+        """Most tokens of an answer to `prompt`."""
+        limit = min(max_new_tokens, self.model.context_length - len(prompt.tokens))
         if limit < 1:
-            raise RolloutError(
-                f"prompt {draw.prompt.index} has {len(draw.prompt.tokens)} tokens, "
+            raise ConfigError(
+                f"prompt {prompt.index} has {len(prompt.tokens)} tokens, "
                 f"which leaves no room in the model's context of {self.model.context_length}",
                 fix="lower max_prompt_tokens",
             )
+        return limit
+
+    def _sequences(self, draw: Draw, sampling: Sampling, seed: int) -> list[RunningSequence]:
+        limit = self._limit(draw.prompt, sampling.max_new_tokens)
         return [
             RunningSequence(draw, sample, limit, sequence_uniforms(seed, draw.id, sample))
             for sample in range(sampling.n)
@@ -70,10 +90,10 @@ class TorchEngine:
 
     def _affordable_slots(self, longest: int) -> int:
         per_token = _cache_shape(self.model).bytes_per_token(self.model.dtype)
-        slots = int(self.kv_cache_gb * 2**30 / (per_token * longest))
+        need = per_token * longest / 2**30
+        slots = int(min(self.kv_cache_gb / need, self.max_num_seqs))
         if slots < 1:
-            need = per_token * longest / 2**30
-            raise RolloutError(
+            raise ConfigError(
                 f"kv_cache_gb is {self.kv_cache_gb} but one sequence of {longest} tokens needs {need:.2f}",
                 fix="raise kv_cache_gb, or lower max_new_tokens or max_prompt_tokens",
             )

@@ -75,7 +75,9 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                     raise DataError(f"{path}, line {number} is not a JSON object", fix=f"remove line {number}")
                 yield record
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+        raise DataError(
+            f"cannot read {path}: {error.strerror or error}", fix="give the folder of a run that made an update"
+        ) from error
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
@@ -142,6 +144,6 @@ def _end_of_step(file: io.BufferedRandom, step: int) -> int:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None

@@ -64,7 +64,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """The folder of a run that was started before. Raises ConfigError when `path` is none."""
         folder = cls(path)
-        if not folder.config.is_file():
+        if not os.path.isfile(folder.config):  # unlike Path's own, False for a name that no folder can have
             raise ConfigError(
                 f"{path} is not a run folder: it has no {folder.config.name}",
                 fix="give the folder that `dapo train` named when the run started",
