@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dapo.algorithms.advantages import Scale
-from dapo.algorithms.losses import Aggregation, Clip, RatioLevel, RatioSource
+from dapo.algorithms.losses import LOG_RATIO_BOUND, Aggregation, Clip, RatioLevel, RatioSource
 from dapo.algorithms.registry import ALGORITHMS
 from dapo.algorithms.spec import AlgorithmSpec
 from dapo.errors import ConfigError
@@ -142,4 +142,9 @@ def _clip(settings: AlgorithmSettings, spec: AlgorithmSpec, ratio: RatioSource) 
             f"{mine}_high is {high} but {mine}_low is {low}",
             fix=f"make {mine}_high at least {mine}_low; the default is {spec.clip_eps_high}",
         )
+    for name, value in ((f"{mine}_high", high), ("clip_ratio_c", settings.clip_ratio_c)):
+        if value is not None and value >= math.exp(LOG_RATIO_BOUND):
+            raise ConfigError(
+                f"{name} is {value}, which no ratio reaches: the clip could not act", fix=f"make {name} smaller"
+            )
     return Clip(low, high, settings.clip_ratio_c)

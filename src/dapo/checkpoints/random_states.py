@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from dapo.errors import CheckpointError
+from dapo.wording import first_line
+
 
 def seed_random_states(seed: int) -> None:
     """Start every generator of the process at `seed`."""
@@ -33,15 +36,24 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: dict[str, Any]) -> None:
-    """Undo everything that was drawn since `random_states`. GPUs that are not there now are left out."""
-    version, numbers, gauss = states["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    kind, keys, *rest = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-    torch.set_rng_state(_from_text(states["torch"]))
-    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for device, state in enumerate(states["cuda"][:present]):
-        torch.cuda.set_rng_state(_from_text(state), device)
+    """Undo everything that was drawn since `random_states`. GPUs that are not there now are left out.
+
+    Raises CheckpointError for states that a generator does not take.
+    """
+    try:
+        version, numbers, gauss = states["python"]
+        random.setstate((version, tuple(numbers), gauss))
+        kind, keys, *rest = states["numpy"]
+        np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+        torch.set_rng_state(_from_text(states["torch"]))
+        present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        for device, state in enumerate(states["cuda"][:present]):
+            torch.cuda.set_rng_state(_from_text(state), device)
+    except Exception as error:  # each generator refuses in its own way
+        raise CheckpointError(
+            f"the checkpoint's random states cannot be restored: {first_line(error)}",
+            fix="remove this checkpoint, so that the one before is used",
+        ) from error
 
 
 def _to_text(state: torch.Tensor) -> str:

@@ -49,7 +49,9 @@ class RunState:
         for name in ("updates", "position", "skipped_updates", "skipped_in_a_row", "reward_failures"):
             if type(plain[name]) is not int or plain[name] < 0:
                 raise ValueError(f"{name} is no count")
-        plain["random"].keys(), plain["fingerprint"]["settings"].keys()
+        for mapping in (plain["random"], plain["fingerprint"]["settings"]):
+            if not isinstance(mapping, dict):
+                raise TypeError(f"{mapping!r} is no mapping")
         return cls(
             **{
                 **plain,

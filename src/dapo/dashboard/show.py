@@ -45,18 +45,29 @@ def groups_of_step(rollouts: Path, step: int, group: int | None = None) -> list[
         known = f"the last update before it is {last}" if last else "no update comes before it"
         raise DataError(f"update {step} is not in {rollouts}; {known}", fix="name an update of the run, from 1")
     if group is not None:
-        ids = ", ".join(str(line["group"]) for line in found)
-        found = [line for line in found if line["group"] == group]
+        ids = ", ".join(str(line.get("group")) for line in found)
+        found = [line for line in found if line.get("group") == group]
         if not found:
             raise DataError(f"group {group} is not in update {step}", fix=f"its groups are {ids}")
-    return sorted(found, key=lambda line: line["status"] != "trained")
+    return sorted(found, key=lambda line: line.get("status") != "trained")
 
 
 def group_view(line: Mapping[str, Any], pieces: Pieces | None, width: int) -> RenderableType:
     """One group: heading, prompt, and its answers side by side as far as `width` columns allow.
 
-    pieces: colours each token by the probability with which it was drawn; None shows plain text.
+    pieces: colours each token by the probability with which it was drawn; None shows plain text. Raises DataError
+    for a line that holds no group.
     """
+    try:
+        return _group_view(line, pieces, width)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"a line of update {line['step']} holds no group that can be shown ({type(error).__name__}: {error})",
+            fix="remove that line from rollouts.jsonl, or choose another group with --group",
+        ) from error
+
+
+def _group_view(line: Mapping[str, Any], pieces: Pieces | None, width: int) -> RenderableType:
     from rich.console import Group
     from rich.panel import Panel
     from rich.table import Table

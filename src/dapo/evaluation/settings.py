@@ -10,7 +10,7 @@ from dapo.data.settings import DataSettings
 from dapo.errors import ConfigError
 from dapo.models.settings import ModelSettings
 from dapo.rewards.settings import RewardSettings
-from dapo.rollout.settings import Sampling
+from dapo.rollout.settings import LEAST_TEMPERATURE, Sampling
 
 _GPU = re.compile("[0-9]{1,4}")
 
@@ -50,10 +50,10 @@ class EvalSettings:
         for name in ("n", "max_new_tokens", "max_num_seqs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}", fix="use at least 1")
-        if not (self.temperature > 0 and math.isfinite(self.temperature)):
+        if not LEAST_TEMPERATURE <= self.temperature < math.inf:
             raise ConfigError(
                 f"temperature is {self.temperature}",
-                fix="use a number above 0; `--greedy --n 1` takes the likeliest token",
+                fix=f"use a number above 0 (at least {LEAST_TEMPERATURE}); `--greedy --n 1` takes the likeliest token",
             )
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p is {self.top_p}", fix="use a number in (0, 1]")

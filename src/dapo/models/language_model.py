@@ -13,6 +13,9 @@ from dapo.models.packed_attention import Family, FamilyAttention, PackedAttentio
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+PLAIN_DECODER = "use a plain decoder such as Llama, Qwen, Mistral or SmolLM"
+"""What to do about a model that cannot be run packed."""
+
 
 class LanguageModel:
     """The Hugging Face module, run packed. Engine and trainer hold the same one, hence the same parameters."""
@@ -52,19 +55,22 @@ class LanguageModel:
         return hidden @ self.head.T
 
     def check(self) -> None:
-        """Run a few tokens packed and compare with the module's own plain forward pass.
+        """Run two short sequences packed and compare with the module's own plain forward pass over both.
 
         Raises ModelError for a model that does more than the packed way computes (caps on logits, a bias in the
-        head, scaled logits), rather than train it wrongly in silence.
+        head, scaled logits) or that mixes packed sequences (a state that runs on, positions of its own), rather than
+        train it wrongly in silence.
         """
         tokens = torch.arange(8, device=self.device) % self.module.config.get_text_config().vocab_size
-        packing = FamilyAttention([Family(len(tokens))], self.dtype, self.device)
+        packing = _CountedAttention([Family(4), Family(4)], self.dtype, self.device)
         implementation = self.module.config._attn_implementation
         with torch.no_grad():
             packed = self.hidden(tokens, packing.position_T, packing)
+            self._refuse_other_layers(packing.calls)
             self.module.set_attn_implementation("eager")
-            plain = self.module.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0]
-            logits = self.module(input_ids=tokens[None], use_cache=False).logits[0]
+            both = tokens.view(2, 4)
+            plain = self.module.base_model(input_ids=both, use_cache=False).last_hidden_state.flatten(0, 1)
+            logits = self.module(input_ids=both, use_cache=False).logits.flatten(0, 1)
             self.module.set_attn_implementation(implementation)
         # The head is compared on the same hidden states and so almost exactly. Attention is so only up to rounding,
         # which bfloat16 lets grow to some percent over the layers; a wrong one is off by about 1.
@@ -77,8 +83,26 @@ class LanguageModel:
             raise ModelError(
                 f"{type(self.module).__name__} computes something that packed attention does not: "
                 f"the results of its {where} differ by {gap:.1%}",
-                fix="use a plain decoder such as Llama, Qwen, Mistral or SmolLM",
+                fix=PLAIN_DECODER,
             )
+
+    def _refuse_other_layers(self, calls: int) -> None:
+        layers = self.module.config.get_text_config().num_hidden_layers
+        if calls != layers:
+            raise ModelError(
+                f"{type(self.module).__name__} has {layers} layers, of which {calls} use packed attention",
+                fix=PLAIN_DECODER,
+            )
+
+
+class _CountedAttention(FamilyAttention):
+    """Packed attention that knows how often it was asked: once by each layer of a plain decoder."""
+
+    calls = 0
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        self.calls += 1
+        return super().attend(layer, query, key, value, scale)
 
 
 def _stop_ids(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

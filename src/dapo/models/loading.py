@@ -12,7 +12,7 @@ import torch
 from dapo.errors import ModelError
 from dapo.models.bundled import BUNDLED, bundled_folder
 from dapo.models.hush import hush_transformers
-from dapo.models.language_model import LanguageModel
+from dapo.models.language_model import PLAIN_DECODER, LanguageModel
 from dapo.models.packed_attention import ATTENTION_NAME, packed_attention
 from dapo.models.settings import ModelSettings
 from dapo.wording import first_line
@@ -86,8 +86,16 @@ def load_model(
         parameter.data = parameter.data.clone()
     if settings.activation_checkpointing:
         module.gradient_checkpointing_enable({"use_reentrant": False})
-    model = LanguageModel(module, tokenizer)
-    model.check()
+    try:
+        model = LanguageModel(module, tokenizer)
+        model.check()
+    except ModelError:
+        raise
+    except Exception as problem:  # a model of another kind can fail anywhere in it
+        raise ModelError(
+            f"{type(module).__name__} cannot be run packed: {first_line(problem)}",
+            fix=PLAIN_DECODER,
+        ) from problem
     return model
 
 

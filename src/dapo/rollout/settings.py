@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from dapo.errors import ConfigError
 
+LEAST_TEMPERATURE = 1e-6
+"""Logits divided by less do not fit into float32."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -61,9 +64,10 @@ class RolloutSettings:
         for name in ("max_new_tokens", "max_num_seqs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}", fix="use at least 1")
-        if not (self.temperature > 0 and math.isfinite(self.temperature)):
+        if not LEAST_TEMPERATURE <= self.temperature < math.inf:
             raise ConfigError(
-                f"temperature is {self.temperature}", fix="use a number above 0, such as 1.0; answers must be drawn"
+                f"temperature is {self.temperature}",
+                fix=f"use a number above 0 (at least {LEAST_TEMPERATURE}), such as 1.0; answers must be drawn",
             )
         if self.greedy:
             raise ConfigError(

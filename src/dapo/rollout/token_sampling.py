@@ -31,7 +31,7 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     """One token for each sequence from its row of logits.
 
     logits: (R, V), any float dtype. row: (B,) int64, the row that each sequence draws from; sequences may share
-    one. uniform: (B,) float64 in [0, 1).
+    one. uniform: (B,) float64 in [0, 1). Where a row of logits is not finite, neither is the log-probability.
     """
     scaled = logits.float()
     if sampling.temperature != 1.0:
@@ -53,7 +53,7 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     rest = (target - before).clamp_(min=0)
     inside = mass[row, block].double().cumsum(-1)
     offset = torch.searchsorted(inside, rest[:, None], right=True)[:, 0]
-    tokens = _never_past_the_last(block * BLOCK + offset, block, inside)
+    tokens = _never_past_the_last(block * BLOCK + offset, block, inside).clamp_(max=scaled.shape[-1] - 1)
     logp = scaled[row, tokens] - peak[row, 0] - total[row].log().float()
     return DrawnTokens(tokens, logp)
 

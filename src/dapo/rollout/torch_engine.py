@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from dapo.errors import ConfigError, ModelError
+from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import Family
 from dapo.records import Completion, Draw, Prompt
@@ -185,6 +186,12 @@ class _Generation:
         drawn = draw_tokens(logits, row, uniform, self.sampling)
         self.counters.sampled_tokens += len(running)
         for sequence, token, logprob in zip(running, drawn.tokens.tolist(), drawn.logprobs.tolist(), strict=True):
+            if not math.isfinite(logprob):
+                raise RolloutError(
+                    f"prompt {sequence.draw.prompt.index}: the probabilities of the next token are not finite "
+                    f"after {len(sequence.tokens)} tokens",
+                    fix="the weights have diverged or were damaged: lower lr, or train in float32",
+                )
             sequence.tokens.append(token)
             sequence.logprobs.append(logprob)
             if token in self.model.stop_ids or self._ends_by_string(sequence):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dapo.errors import DataError
 from dapo.tracking.json_lines import JsonLines, read
 from dapo.tracking.metrics import MetricValue, metric
 
@@ -36,4 +37,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
     Raises DataError when the file is missing or damaged before its last line.
     """
-    return list(read(path))
+    lines = list(read(path))
+    for line in lines:
+        for name, value in line.items():
+            if not (value is None or isinstance(value, int | float)):
+                raise DataError(
+                    f"{path}: {name} of update {line['step']} is {value!r}, not a number", fix="remove that line"
+                )
+    return lines
