@@ -15,6 +15,9 @@ from torch import Tensor
 from dapo.rollout.settings import Sampling
 
 BLOCK = 128
+"""Entries summed before the running sum is taken."""
+SLICE_ENTRIES = 2**20
+"""Logits turned into float32 at a time: 4 MiB."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +36,14 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     logits: (R, V), any float dtype. row: (B,) int64, the row that each sequence draws from; sequences may share
     one. uniform: (B,) float64 in [0, 1). Where a row of logits is not finite, neither is the log-probability.
     """
-    scaled = logits.float()
-    if sampling.temperature != 1.0:
-        scaled = scaled / sampling.temperature
     if sampling.greedy:
-        logp = scaled.log_softmax(-1)
+        logp = (logits.float() / sampling.temperature).log_softmax(-1)
         tokens = logp.argmax(-1)
         return DrawnTokens(tokens[row], logp.gather(-1, tokens[:, None])[row, 0])
-    scaled = _cut(scaled, sampling)
-    peak = scaled.amax(-1, keepdim=True)
-    mass = _in_blocks((scaled - peak).exp_())
-    per_block = mass.sum(-1).double()
+    temperature = sampling.temperature
+    if sampling.top_k > 0 or sampling.top_p < 1:
+        logits, temperature = _cut(logits.float() / temperature, sampling), 1.0
+    peak, per_block = _block_masses(logits, temperature)
     upto = per_block.cumsum(-1)
     total = upto[:, -1]
     target = uniform * total[row]
@@ -51,23 +51,41 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     before = upto[row, block] - per_block[row, block]
     # Rounding can put `before` above the target, which then means the block's first entry that has mass.
     rest = (target - before).clamp_(min=0)
-    inside = mass[row, block].double().cumsum(-1)
-    offset = torch.searchsorted(inside, rest[:, None], right=True)[:, 0]
-    tokens = _never_past_the_last(block * BLOCK + offset, block, inside).clamp_(max=scaled.shape[-1] - 1)
-    logp = scaled[row, tokens] - peak[row, 0] - total[row].log().float()
+    entry = block[:, None] * BLOCK + torch.arange(BLOCK, device=logits.device)
+    scaled = _scaled(logits[row[:, None], entry.clamp(max=logits.shape[-1] - 1)], temperature) - peak[row]
+    inside = scaled.exp().masked_fill(entry >= logits.shape[-1], 0.0).double().cumsum(-1)
+    offset = _never_past_the_last(torch.searchsorted(inside, rest[:, None], right=True)[:, 0], inside)
+    tokens = (block * BLOCK + offset).clamp_(max=logits.shape[-1] - 1)
+    logp = scaled.gather(-1, offset[:, None])[:, 0] - total[row].log().float()
     return DrawnTokens(tokens, logp)
 
 
-def _in_blocks(mass: Tensor) -> Tensor:
-    """(R, V) -> (R, V / BLOCK, BLOCK), filled up with entries of no mass."""
-    missing = -mass.shape[-1] % BLOCK
-    return torch.nn.functional.pad(mass, (0, missing)).view(len(mass), -1, BLOCK)
+def _block_masses(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Each row's largest scaled logit, (R, 1) float32, and exp(scaled - largest) summed in blocks, (R, V / BLOCK)
+    float64. Some rows at a time, which stay in the processor's cache from step to step."""
+    rows, vocabulary = logits.shape
+    peak = torch.empty(rows, 1, dtype=torch.float32, device=logits.device)
+    per_block = torch.empty(rows, -(-vocabulary // BLOCK), dtype=torch.float64, device=logits.device)
+    size = max(1, SLICE_ENTRIES // vocabulary)
+    for start in range(0, rows, size):
+        part = slice(start, start + size)
+        scaled = _scaled(logits[part], temperature)
+        torch.amax(scaled, -1, keepdim=True, out=peak[part])
+        mass = scaled.sub_(peak[part]).exp_()
+        filled = torch.nn.functional.pad(mass, (0, -vocabulary % BLOCK))
+        per_block[part] = filled.view(len(mass), -1, BLOCK).sum(-1)
+    return peak, per_block
 
 
-def _never_past_the_last(tokens: Tensor, block: Tensor, inside: Tensor) -> Tensor:
+def _scaled(logits: Tensor, temperature: float) -> Tensor:
+    """A fresh float32 tensor."""
+    return logits / temperature if logits.dtype == torch.float32 else logits.float().div_(temperature)
+
+
+def _never_past_the_last(offset: Tensor, inside: Tensor) -> Tensor:
     """Rounding can carry a target past its block's sum; it then means the block's last entry that has mass."""
     last = torch.searchsorted(inside, inside[:, -1:].contiguous())[:, 0]
-    return torch.minimum(tokens, block * BLOCK + last)
+    return torch.minimum(offset, last)
 
 
 def _cut(scaled: Tensor, sampling: Sampling) -> Tensor:
