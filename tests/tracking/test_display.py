@@ -15,10 +15,10 @@ from dapo.tracking.display import (
     CollectionProgress,
     Outcome,
     before_after_table,
-    make_display,
     printable,
 )
 from dapo.tracking.live_display import LiveDisplay
+from dapo.tracking.make_display import make_display
 from dapo.tracking.plain_display import PlainDisplay
 
 FACTS = {"model": "smollm2-135m", "data": "task:arithmetic, 256 prompts"}

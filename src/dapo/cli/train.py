@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dapo.coordination.resume import Resume
     from dapo.coordination.run import train
     from dapo.coordination.stopping import StopRequest
-    from dapo.tracking.display import make_display
+    from dapo.tracking.make_display import make_display
 
     stop = StopRequest()
     with make_display(sys.stdout) as display:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Protocol, Self
 
 from dapo.tracking.metrics import MetricValue, metric
 
@@ -101,20 +100,6 @@ class Display(Protocol):
         """The run is over."""
 
 
-def make_display(stream: TextIO) -> Display:
-    """The live screen where `stream` is a terminal that can draw it, otherwise plain lines."""
-    from rich.console import Console
-
-    from dapo.tracking.live_display import LiveDisplay
-    from dapo.tracking.plain_display import PlainDisplay
-
-    if stream.isatty() and _is_utf8(stream):
-        console = Console(file=stream, highlight=False)
-        if not console.is_dumb_terminal:
-            return LiveDisplay(console)
-    return PlainDisplay(stream)
-
-
 def before_after_table(outcome: Outcome) -> RenderableType:
     """The last thing a run shows: each measurement before and after, and where things are."""
     from rich.console import Group
@@ -155,10 +140,3 @@ def _change(row: BeforeAfter) -> str:
         return "-"
     text = metric(row.metric).text(row.after - row.before)
     return text if text.startswith("-") else f"+{text}"
-
-
-def _is_utf8(stream: TextIO) -> bool:
-    try:
-        return codecs.lookup(stream.encoding or "ascii").name == "utf-8"
-    except LookupError:
-        return False
