@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -109,11 +110,43 @@ def answered_or_refused() -> Callable[..., bool]:
     def call(action: Callable[[], object]) -> bool:
         try:
             action()
-        except DapoError as error:
-            assert error.exit_code == 2, error
-            assert error.problem.strip()
-            assert error.fix
-            return False
-        return True
+        except DapoError as raised:
+            error = raised
+        else:
+            return True
+        assert error.exit_code == 2, error
+        assert error.problem.strip()
+        assert error.fix
+        return False
 
     return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[..., Path]) -> Path:
+    """A run folder of two updates, each saved. Only to be copied."""
+    place = tmp_path_factory.mktemp("trained")
+    rows = "".join(f'{{"prompt": "{letter}"}}\n' for letter in "abcdefgh")
+    (place / "data.jsonl").write_text(rows)
+    (place / "reward.py").write_text("def reward_fn(record):\n    return record.metadata['sample_index']\n")
+    flags = {
+        "ckpt": tiny_folder(),
+        "dataset-path": place / "data.jsonl",
+        "reward-fn-path": place / "reward.py",
+        "save-path": place / "run",
+        "reward-workers": 1,
+        "train-devices": "cpu",
+        "n-samples": 2,
+        "max-new-tokens": 3,
+        "batch-size": 2,
+        "max-steps": 2,
+        "save-interval": 1,
+    }
+    assert main(["train", *[word for name, value in flags.items() for word in (f"--{name}", str(value))]]) == 0
+    return place / "run"
+
+
+@pytest.fixture
+def run_folder(workplace: Path, trained: Path) -> Path:
+    """A copy of the run, to be harmed."""
+    return Path(shutil.copytree(trained, "run"))

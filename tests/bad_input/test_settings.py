@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from datetime import date, time
 from pathlib import Path
@@ -19,7 +20,7 @@ from dapo.config import OWNER, TABLES, load_config
 from dapo.errors import ConfigError
 
 SEEDED = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 NEEDED = {"ckpt": "model", "dataset_path": "data.jsonl", "reward": "math"}
 Outcome = Callable[..., bool]
@@ -155,3 +156,14 @@ def test_the_largest_values_that_are_taken_make_a_run(
     assert "Traceback" not in capfd.readouterr().err
     (line,) = [json.loads(line) for line in Path("out/metrics.jsonl").read_text().splitlines()]
     assert line["dapo_generated_groups"] == 2
+
+
+def test_a_learning_rate_that_destroys_the_weights_ends_in_an_error(
+    workplace: Path, tiny_folder: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The run's own failure, not the input's: exit code 1. The first step makes the weights infinite."""
+    more = {"lr": 1e308, "mini_bs": 1, "batch_size": 1, "max_steps": 2, "epochs": 2}
+    assert main(command(tiny_folder(), **more)) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert re.search(r"error: prompt \d: the probabilities of the next token are not finite.*\n  fix: .*lower lr", err)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,11 @@ def export_model(checkpoint: Checkpoint, out: Path, dtype: str | None = None) ->
     Raises ConfigError when `out` holds something, DapoError when it cannot be written.
     """
     out = out.absolute()  # `.` has no name that a folder beside it could be called after
-    if os.path.exists(out) and (not out.is_dir() or any(out.iterdir())):
+    try:
+        taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    except OSError as error:  # no folder can have such a name, or nobody may look
+        raise ConfigError(f"--out {out} cannot be used: {error.strerror}", fix="name another folder") from error
+    if taken:
         raise ConfigError(f"--out {out} exists", fix="name a folder that does not")
     with written_whole(out) as aside:
         shutil.copytree(checkpoint.model, aside, dirs_exist_ok=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,7 +28,7 @@ from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
 from dapo.rollout.torch_engine import TorchEngine
 from dapo.tracking.display import Display
-from dapo.tracking.metrics_log import MetricsLog
+from dapo.tracking.metrics_log import MetricsLog, read_metrics
 from dapo.tracking.rollout_log import RolloutLog
 from dapo.tracking.run_folder import RunFolder, check_save_path
 from dapo.training.update import Trainer
@@ -52,6 +53,8 @@ class Parts:
     rollouts: RolloutLog
     checkpoints: CheckpointStore
     fingerprint: Fingerprint
+    history: list[dict[str, Any]]
+    """The lines of metrics.jsonl so far."""
     resumed: ResumePoint | None
     """Where the run goes on; its weights, optimizer and data position are in the parts already."""
 
@@ -96,7 +99,8 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
         engine.check([*prompts.prompts, *(held_out.prompts if held_out else ())], config.rollout.max_new_tokens)
         trainer = _trainer(model, config, algorithm, point)
-        folder = _folder(config, resume, point, save_path, algorithm)
+        history = _roll_back(resume, point) if resume else []
+        folder = _folder(config, resume, save_path, algorithm)
         if resume is None:
             stack.enter_context(only_process(folder.path))
         yield Parts(
@@ -114,6 +118,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
             rollouts=RolloutLog(folder.rollouts),
             checkpoints=CheckpointStore(folder.checkpoints),
             fingerprint=fingerprint,
+            history=history,
             resumed=point,
         )
 
@@ -150,13 +155,17 @@ def _trainer(model: LanguageModel, config: RunConfig, algorithm: Algorithm, poin
     return trainer
 
 
-def _folder(
-    config: RunConfig, resume: Resume | None, point: ResumePoint | None, save_path: Path | None, algorithm: Algorithm
-) -> RunFolder:
-    """A new folder, or the resumed one as it was at its checkpoint."""
+def _roll_back(resume: Resume, point: ResumePoint | None) -> list[dict[str, Any]]:
+    """Puts the run's files back to the checkpoint; returns the metrics that are left. Raises DataError when these are
+    damaged."""
+    roll_back(resume.folder, point.state.updates if point else -1)
+    return read_metrics(resume.folder.metrics) if point else []
+
+
+def _folder(config: RunConfig, resume: Resume | None, save_path: Path | None, algorithm: Algorithm) -> RunFolder:
+    """A new folder, or the resumed one with the settings of now."""
     if resume is None:
         return RunFolder.create(save_path, algo=algorithm.name, config_toml=config.to_toml())
-    roll_back(resume.folder, point.state.updates if point else -1)
     resume.folder.rewrite_config(config.to_toml())
     return resume.folder
 

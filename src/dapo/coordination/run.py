@@ -23,7 +23,6 @@ from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
 from dapo.tracking.alarms import alarms
 from dapo.tracking.display import BeforeAfter, CollectionProgress, Display, Outcome
-from dapo.tracking.metrics_log import read_metrics
 from dapo.training.batch import JudgedGroup, answers_of, judge_groups
 from dapo.training.settings import learning_rate
 from dapo.training.update import UpdateStats
@@ -68,7 +67,7 @@ class Run:
         )
         self.updates = state.updates if state else 0
         """Updates made: the version of the present weights."""
-        self.history = read_metrics(parts.folder.metrics) if state else []
+        self.history = parts.history
         """The lines of metrics.jsonl so far."""
         self.skipped_updates = state.skipped_updates if state else 0
         self._failures_before = state.reward_failures if state else 0

@@ -78,6 +78,21 @@ def _identity(row: Row) -> bytes:
 
 
 def _encode(row: Row, tokenizer: Any) -> tuple[str, tuple[int, ...]]:
+    try:
+        text, tokens = _text_and_tokens(row, tokenizer)
+    except DataError:
+        raise
+    except Exception as error:  # a tokenizer of damaged files can fail in any way
+        raise DataError(
+            f"{row.place}: the model's tokenizer cannot take its prompt: {first_line(error)}",
+            fix="check the tokenizer's files, and the prompt",
+        ) from error
+    if not tokens:
+        raise DataError(f"{row.place}: the tokenizer makes no token of its prompt", fix="check the prompt")
+    return text, tuple(tokens)
+
+
+def _text_and_tokens(row: Row, tokenizer: Any) -> tuple[str, list[int]]:
     if isinstance(row.prompt, str):
         text, tokens = row.prompt, _encode_string(row.prompt, tokenizer)
     elif tokenizer.chat_template is not None:
@@ -90,9 +105,7 @@ def _encode(row: Row, tokenizer: Any) -> tuple[str, tuple[int, ...]]:
             f"{row.place} has chat messages, but the model's tokenizer has no chat template",
             fix="use an instruct model, or write the prompt as a string",
         )
-    if not tokens:
-        raise DataError(f"{row.place}: the tokenizer makes no token of its prompt", fix="check the prompt")
-    return text, tuple(tokens)
+    return text, tokens
 
 
 def _encode_string(text: str, tokenizer: Any) -> list[int]:

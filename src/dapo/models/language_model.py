@@ -8,13 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from dapo.errors import ModelError
-from dapo.models.packed_attention import Family, FamilyAttention, PackedAttention
+from dapo.models.packed_attention import PLAIN_DECODER, Family, FamilyAttention, PackedAttention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-PLAIN_DECODER = "use a plain decoder such as Llama, Qwen, Mistral or SmolLM"
-"""What to do about a model that cannot be run packed."""
 
 
 class LanguageModel:
@@ -78,6 +75,10 @@ class LanguageModel:
         self._refuse_gap("head", self.logits(plain), logits, 1e-4 if self.dtype == torch.float32 else 1e-2)
 
     def _refuse_gap(self, where: str, ours: Tensor, own: Tensor, tolerance: float) -> None:
+        if not own.isfinite().all():
+            raise ModelError(
+                f"the results of {type(self.module).__name__} are not finite", fix="copy or save the weights again"
+            )
         gap = ((ours.float() - own.float()).norm() / own.float().norm().clamp(min=1e-6)).item()
         if not gap <= tolerance:
             raise ModelError(

@@ -12,13 +12,13 @@ import torch
 from dapo.errors import ModelError
 from dapo.models.bundled import BUNDLED, bundled_folder
 from dapo.models.hush import hush_transformers
-from dapo.models.language_model import PLAIN_DECODER, LanguageModel
-from dapo.models.packed_attention import ATTENTION_NAME, packed_attention
+from dapo.models.language_model import LanguageModel
+from dapo.models.packed_attention import ATTENTION_NAME, PLAIN_DECODER, packed_attention
 from dapo.models.settings import ModelSettings
 from dapo.wording import first_line
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 T = TypeVar("T")
 
@@ -60,10 +60,11 @@ def load_model(
     from transformers import AttentionInterface, AutoModelForCausalLM
 
     AttentionInterface.register(ATTENTION_NAME, packed_attention)
+    loader: Callable[..., tuple[Any, dict[str, Any]]] = AutoModelForCausalLM.from_pretrained  # type: ignore[assignment]
     module, report = _load(
         "model",
         location,
-        AutoModelForCausalLM.from_pretrained,
+        loader,
         dtype=resolve_dtype(settings.dtype, device),
         attn_implementation=ATTENTION_NAME,
         trust_remote_code=settings.trust_remote_code,
@@ -71,12 +72,12 @@ def load_model(
         output_loading_info=True,
     )
     missing = sorted(report["missing_keys"])
-    if missing:  # the library would fill them with random numbers
+    if missing:  # the library has filled them with random numbers
         raise ModelError(
             f"the weights of {location} lack {len(missing)} tensors, such as {missing[0]}",
             fix="save the whole model again, or copy the weights again",
         )
-    module = module.to(device).eval()  # type: ignore[arg-type]
+    module = module.to(device).eval()
     for part in module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0  # noise that the answers were not drawn with would be taken for a change of policy
@@ -86,6 +87,10 @@ def load_model(
         parameter.data = parameter.data.clone()
     if settings.activation_checkpointing:
         module.gradient_checkpointing_enable({"use_reentrant": False})
+    return _checked(module, tokenizer)
+
+
+def _checked(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> LanguageModel:
     try:
         model = LanguageModel(module, tokenizer)
         model.check()
@@ -93,8 +98,7 @@ def load_model(
         raise
     except Exception as problem:  # a model of another kind can fail anywhere in it
         raise ModelError(
-            f"{type(module).__name__} cannot be run packed: {first_line(problem)}",
-            fix=PLAIN_DECODER,
+            f"{type(module).__name__} cannot be run packed: {first_line(problem)}", fix=PLAIN_DECODER
         ) from problem
     return model
 

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from dapo.errors import ModelError
 
+PLAIN_DECODER = "use a plain decoder such as Llama, Qwen, Mistral or SmolLM"
+"""What to do about a model that cannot be run packed."""
 ATTENTION_NAME = "dapo_packed"
 
 TILE_TOKENS = 128
@@ -53,7 +55,10 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """The attention function that the model's layers call. Returns (1, T, H, D) and no weights."""
     if softcap is not None or s_aux is not None:
-        raise ModelError("the model's attention uses score capping or sinks, which packed attention does not compute")
+        raise ModelError(
+            "the model's attention uses score capping or sinks, which packed attention does not compute",
+            fix=PLAIN_DECODER,
+        )
     if sliding_window is not None and packing.longest > sliding_window:
         raise ModelError(
             f"a sequence of {packing.longest} tokens is longer than the model's sliding window of {sliding_window}",

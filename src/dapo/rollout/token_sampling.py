@@ -85,7 +85,8 @@ def _scaled(logits: Tensor, temperature: float) -> Tensor:
 def _never_past_the_last(offset: Tensor, inside: Tensor) -> Tensor:
     """Rounding can carry a target past its block's sum; it then means the block's last entry that has mass."""
     last = torch.searchsorted(inside, inside[:, -1:].contiguous())[:, 0]
-    return torch.minimum(offset, last)
+    # A sum that is not finite is found nowhere, which is past the end.
+    return torch.minimum(offset, last).clamp_(max=inside.shape[-1] - 1)
 
 
 def _cut(scaled: Tensor, sampling: Sampling) -> Tensor:

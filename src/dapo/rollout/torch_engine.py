@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ class TorchEngine:
         Raises ConfigError for a prompt without room for an answer or a cache without room for a sequence, and
         ModelError for a tokenizer that does not belong to the model.
         """
-        known = self.model.module.get_input_embeddings().weight.shape[0]
+        embeddings: Any = self.model.module.get_input_embeddings()
+        known = embeddings.weight.shape[0]
         for prompt in prompts:
             if max(prompt.tokens) >= known:
                 raise ModelError(
