@@ -27,7 +27,7 @@ from dapo.cli.main import main
 
 Refused = Callable[..., Any]
 SEEDED = settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 NEWEST = Path("run/checkpoints/step_000002")
 

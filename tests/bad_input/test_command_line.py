@@ -36,7 +36,7 @@ NOTHING_GOOD = ["--ckpt=./none", "--dataset-path=none.jsonl"]
 
 
 @settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(command=st.sampled_from(COMMANDS) | TEXT, words=WORDS)
 def test_any_words_are_help_or_two_lines_and_exit_code_2(

@@ -20,7 +20,7 @@ from dapo.config import OWNER, TABLES, load_config
 from dapo.errors import ConfigError
 
 SEEDED = settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 NEEDED = {"ckpt": "model", "dataset_path": "data.jsonl", "reward": "math"}
 Outcome = Callable[..., bool]
