@@ -83,7 +83,8 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         tokenizer = load_tokenizer(location, config.model)
         prompts = encode_prompts(rows, config.data, tokenizer)
         held_out = encode_prompts(held_out_rows, held_out_data, tokenizer) if held_out_data else None
-        check_answers(config.reward, [*prompts.prompts, *(held_out.prompts if held_out else ())])
+        every_prompt = [*prompts.prompts, *(held_out.prompts if held_out else ())]
+        check_answers(config.reward, every_prompt)
         for notice in prompts.notices():
             display.notice(notice)
         fingerprint = _fingerprint(config, settings, prompts, held_out)
@@ -97,7 +98,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         )
         model = load_model(location, tokenizer, config.model, device)
         engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
-        engine.check([*prompts.prompts, *(held_out.prompts if held_out else ())], config.rollout.max_new_tokens)
+        engine.check(every_prompt, config.rollout.max_new_tokens)
         trainer = _trainer(model, config, algorithm, point)
         history = _roll_back(resume, point) if resume else []
         folder = _folder(config, resume, save_path, algorithm)

@@ -16,6 +16,18 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories without a shape: control, format, half surrogate, line and paragraph separator."""
 
 
+COLUMNS = (
+    ("reward", "candidate_reward_mean"),
+    ("held-out", "heldout_accuracy"),
+    ("entropy", "entropy"),
+    ("clipped", "pg_clipfrac"),
+    ("length", "response_length_mean"),
+    ("tok/s", "rollout_tokens_per_s"),
+    ("time", "seconds_total"),
+)
+"""What every display says of an update: label and metric."""
+
+
 @dataclass(frozen=True, slots=True)
 class CollectionProgress:
     """How far one update's search for groups that disagree has come."""

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dapo.tracking.display import CollectionProgress, Outcome, before_after_table, printable
+from dapo.tracking.display import COLUMNS, CollectionProgress, Outcome, before_after_table, printable
 from dapo.tracking.metrics import METRICS, MetricValue
 from dapo.tracking.numbers import compact, count, duration, rough
 from dapo.tracking.pace import Pace
@@ -27,16 +27,8 @@ _LINES_BESIDE_TABLE = 15
 _UNKNOWN_TOTAL = 50
 """Updates that a curve's width stands for, at first, when the number of updates is not known."""
 
-_COLUMNS = (
-    ("reward", "candidate_reward_mean", 0),
-    ("held-out", "heldout_accuracy", 0),
-    ("entropy", "entropy", 80),
-    ("clipped", "pg_clipfrac", 90),
-    ("length", "response_length_mean", 0),
-    ("tok/s", "rollout_tokens_per_s", 70),
-    ("time", "seconds_total", 0),
-)
-"""Header, metric, and the terminal width from which the column is shown."""
+_SHOWN_FROM = {"entropy": 80, "pg_clipfrac": 90, "rollout_tokens_per_s": 70}
+"""Metric -> the terminal width from which its column is shown; the others always are."""
 _KEPT_AT = 3
 """Column of the groups kept, the only cell made of two metrics."""
 
@@ -186,15 +178,15 @@ class LiveDisplay:
         return [("", "", []), *lines] if lines else []
 
     def _table(self) -> RenderableType:
-        columns = [column for column in _COLUMNS if self._console.width >= column[2]]
+        columns = [(label, name) for label, name in COLUMNS if self._console.width >= _SHOWN_FROM.get(name, 0)]
         table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-        headers = ["update", *(column[0] for column in columns)]
+        headers = ["update", *(label for label, _ in columns)]
         headers.insert(_KEPT_AT, "kept")
         for header in headers:
             table.add_column(header, justify="right", no_wrap=True)
         shown = max(1, min(_TABLE_ROWS, self._console.height - _LINES_BESIDE_TABLE))
         for step, metrics in self._rows[-shown:]:
-            cells = [str(step), *(METRICS[name].text(metrics.get(name)) for _, name, _ in columns)]
+            cells = [str(step), *(METRICS[name].text(metrics.get(name)) for _, name in columns)]
             cells.insert(_KEPT_AT, _kept(metrics))
             table.add_row(*cells, style="bold" if step == self._done else None)
         return table

@@ -6,23 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Self, TextIO
 
-from dapo.tracking.display import CollectionProgress, Outcome, before_after_table, printable
+from dapo.tracking.display import COLUMNS, CollectionProgress, Outcome, before_after_table, printable
 from dapo.tracking.metrics import MetricValue, metric
 from dapo.tracking.numbers import compact, rough
 from dapo.tracking.pace import Pace
 
 _QUIET_SECONDS = 30.0
 """A progress line appears after this long without any line: a log shows life and stays short."""
-
-_COLUMNS = (
-    ("reward", "candidate_reward_mean"),
-    ("held-out", "heldout_accuracy"),
-    ("entropy", "entropy"),
-    ("clipped", "pg_clipfrac"),
-    ("length", "response_length_mean"),
-    ("tok/s", "rollout_tokens_per_s"),
-    ("time", "seconds_total"),
-)
 
 
 class PlainDisplay:
@@ -80,7 +70,7 @@ class PlainDisplay:
         else:
             self._pace.update_done(now)
         parts = [self._update(step)]
-        for label, name in _COLUMNS:
+        for label, name in COLUMNS:
             if metrics.get(name) is not None:
                 parts.append(f"{label} {metric(name).text(metrics[name])}")
         generated = metrics.get("dapo_generated_groups")
