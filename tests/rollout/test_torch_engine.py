@@ -118,6 +118,20 @@ def test_the_cache_is_not_kept_between_rollouts(load_tiny, generate, draw):
     assert not any(isinstance(held, kv_cache.KVCache | kv_cache.PromptStates) for held in vars(worker).values())
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+def test_no_product_of_a_rollout_lays_its_weight_out_anew(load_tiny, generate, draw, monkeypatch):
+    """Between the first token and the last the weights stay the same, so one copy serves all products."""
+    anew = []
+    plain = torch.nn.functional.linear
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda *given: (anew.append(given), plain(*given))[1])
+    model = load_tiny()
+    anew.clear()  # loading compares the model with itself
+    generate(engine(model), [draw(0, "abc"), draw(1, "de")], n=2)
+    assert not anew
+    model.logits(torch.zeros(1, model.head.shape[1]))
+    assert len(anew) == 1  # what is counted is what the layers call
+
+
 def test_a_free_slot_goes_to_the_sequence_that_waits_longest(draw):
     """0, 1, 2 run in slots 0, 1, 2; when 0 and 1 end, 2 moves to slot 0, and 3 and 4 start behind it."""
     sequences = [RunningSequence(draw(0, "a"), sample, 9, sequence_uniforms(0, 0, sample)) for sample in range(5)]

@@ -49,7 +49,7 @@ class LanguageModel:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(T, W) -> (T, V), in the model's dtype."""
-        return hidden @ self.head.T
+        return self.module.get_output_embeddings()(hidden)
 
     def check(self) -> None:
         """Run two short sequences packed and compare with the module's own plain forward pass over both.
@@ -72,7 +72,7 @@ class LanguageModel:
         # The head is compared on the same hidden states and so almost exactly. Attention is so only up to rounding,
         # which bfloat16 lets grow to some percent over the layers; a wrong one is off by about 1.
         self._refuse_gap("attention", packed, plain, 1e-3 if self.dtype == torch.float32 else 0.3)
-        self._refuse_gap("head", self.logits(plain), logits, 1e-4 if self.dtype == torch.float32 else 1e-2)
+        self._refuse_gap("head", plain @ self.head.T, logits, 1e-4 if self.dtype == torch.float32 else 1e-2)
 
     def _refuse_gap(self, where: str, ours: Tensor, own: Tensor, tolerance: float) -> None:
         if not own.isfinite().all():

@@ -111,9 +111,12 @@ class DecodeAttention:
         cache.reserve(self.longest)
         device = cache.keys[0].device
         self._cache = cache
-        self._slot_B = torch.arange(running, device=device)
         self.position_T = torch.tensor(lengths, device=device) - 1
         """(B,) int64: the position of each new token in its sequence."""
+        slots, heads, capacity, _ = cache.keys[0].shape
+        place_SK = torch.arange(slots * heads, device=device).view(slots, heads) * capacity
+        self._place = (place_SK[:running].T + self.position_T).flatten()
+        """(K x B,) int64: where each head's new state goes, counted in states from the beginning of the cache."""
         self._blocks = [
             (slice(start, stop), max(lengths[start:stop]), _padding_mask(lengths[start:stop], cache.keys[0]))
             for start, stop in blocks_of(lengths)
@@ -121,8 +124,8 @@ class DecodeAttention:
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         keys, values = self._cache.keys[layer], self._cache.values[layer]
-        keys[self._slot_B, :, self.position_T] = key[0].transpose(0, 1)
-        values[self._slot_B, :, self.position_T] = value[0].transpose(0, 1)
+        keys.view(-1, keys.shape[3]).index_copy_(0, self._place, key[0].flatten(0, 1))
+        values.view(-1, values.shape[3]).index_copy_(0, self._place, value[0].flatten(0, 1))
         by_slot = query.transpose(0, 2)  # (B, H, 1, D)
         outputs = [
             grouped_attention(by_slot[slots], keys[slots, :, :longest], values[slots, :, :longest], mask, scale)

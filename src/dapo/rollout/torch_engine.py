@@ -12,6 +12,7 @@ from torch import Tensor
 from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import Family
+from dapo.models.packed_weights import PackedWeights
 from dapo.records import Completion, Draw, Prompt
 from dapo.rollout.engine import Rollout, RolloutCounters
 from dapo.rollout.kv_cache import CacheShape, DecodeAttention, KVCache, PrefillAttention, PromptStates
@@ -57,7 +58,8 @@ class TorchEngine:
         longest = max(len(sequence.draw.prompt.tokens) + sequence.limit for sequence in sequences)
         slots = min(self._affordable_slots(longest), len(sequences))
         cache = KVCache(_cache_shape(self.model), slots, longest, self.model.dtype, self.model.device)
-        generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), cache)
+        weights = PackedWeights(self.model.module, slots)
+        generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), cache, weights)
         missing = {draw.id: sampling.n for draw in draws}
         done: dict[int, list[RunningSequence]] = {draw.id: [] for draw in draws}
         while generation.scheduler.unfinished:
@@ -129,12 +131,14 @@ class _Generation:
         sampling: Sampling,
         scheduler: Scheduler,
         cache: KVCache,
+        weights: PackedWeights,
     ) -> None:
         self.model = model
         self.counters = counters
         self.sampling = sampling
         self.scheduler = scheduler
         self.cache = cache
+        self.weights = weights
         self.prompts: dict[int, tuple[PromptStates, Tensor]] = {}
         """By draw id: prompts of which some answers still wait, with their last hidden state (1, W)."""
         self.hidden: list[Tensor] = []
@@ -144,11 +148,12 @@ class _Generation:
 
     def step(self) -> list[RunningSequence]:
         """Start what there is room for and give every running sequence one token; returns the finished ones."""
-        self._start(self.scheduler.admit())
-        self._draw()
-        finished = self.scheduler.release_finished(self.cache.move)
-        self.counters.finished += len(finished)
-        self._decode()
+        with self.weights:
+            self._start(self.scheduler.admit())
+            self._draw()
+            finished = self.scheduler.release_finished(self.cache.move)
+            self.counters.finished += len(finished)
+            self._decode()
         return finished
 
     def _start(self, started: list[RunningSequence]) -> None:
