@@ -48,11 +48,10 @@ def test_slots_whose_attention_is_computed_together_do_not_see_each_other(
             torch.testing.assert_close(torch.tensor(completion.logprobs), fresh, atol=1e-4, rtol=0)
 
 
-def test_neighbours_share_a_call_while_what_they_read_for_nothing_costs_less_than_another_call(monkeypatch):
+def test_neighbours_share_a_call_while_what_they_read_for_nothing_costs_less_than_another_call():
     """10, 10 and 12 together read 3 x 12 = 36 keys, apart 20 + 12 = 32: worth it at a cost of 4, not of 3."""
     for cost, blocks in ((4, [(0, 3)]), (3, [(0, 2), (2, 3)]), (0, [(0, 2), (2, 3)])):
-        monkeypatch.setattr(kv_cache, "CALL_COST", cost)
-        assert kv_cache.blocks_of([10, 10, 12]) == blocks
+        assert kv_cache.blocks_of([10, 10, 12], cost) == blocks
 
 
 def test_prompts_are_computed_in_passes_of_bounded_size(load_tiny, generate, draw, monkeypatch):

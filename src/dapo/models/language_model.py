@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from dapo.errors import ModelError
-from dapo.models.packed_attention import PLAIN_DECODER, Family, FamilyAttention, PackedAttention
+from dapo.models.packed_attention import PLAIN_DECODER, Family, PackedAttention
+from dapo.models.varlen_attention import family_attention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -59,7 +60,7 @@ class LanguageModel:
         train it wrongly in silence.
         """
         tokens = torch.arange(8, device=self.device) % self.module.config.get_text_config().vocab_size
-        packing = _CountedAttention([Family(4), Family(4)], self.dtype, self.device)
+        packing = _CountedAttention(family_attention([Family(4), Family(4)], self.dtype, self.device))
         implementation = self.module.config._attn_implementation
         with torch.no_grad():
             packed = self.hidden(tokens, packing.position_T, packing)
@@ -96,14 +97,18 @@ class LanguageModel:
             )
 
 
-class _CountedAttention(FamilyAttention):
+class _CountedAttention:
     """Packed attention that knows how often it was asked: once by each layer of a plain decoder."""
 
-    calls = 0
+    def __init__(self, attention: PackedAttention) -> None:
+        self._attention = attention
+        self.longest = attention.longest
+        self.position_T = attention.position_T
+        self.calls = 0
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         self.calls += 1
-        return super().attend(layer, query, key, value, scale)
+        return self._attention.attend(layer, query, key, value, scale)
 
 
 def _stop_ids(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

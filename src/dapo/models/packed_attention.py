@@ -34,6 +34,8 @@ class PackedAttention(Protocol):
 
     longest: int
     """Most tokens that any query looks back over, itself included."""
+    position_T: Tensor
+    """(T,) int64: the position of each token in its own sequence."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """query: (1, H, T, D); key, value: (1, K, T, D) with H a multiple of K. Returns (1, H, T, D)."""

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dapo.models.packed_attention import Family, FamilyAttention, grouped_attention
+from dapo.models.packed_attention import Family, grouped_attention
+from dapo.models.varlen_attention import family_attention
 
 GROWTH = 64
 """Positions are added in steps of this many, so that the cache is rarely copied."""
 CALL_COST = 400
 """What one more attention call costs, in keys that could be read in the same time (measured on two CPU cores)."""
+GPU_CALL_COST = 100_000
+"""The same on a GPU, which reads some 3 TB/s but takes about 10 microseconds to start a call (reckoned)."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +85,21 @@ class PromptStates:
         self.length = keys[0].shape[1]
 
 
-class PrefillAttention(FamilyAttention):
+class PrefillAttention:
     """Packed attention over whole prompts that keeps the keys and values it saw."""
 
-    def __init__(self, families: Sequence[Family], dtype: torch.dtype, device: torch.device) -> None:
-        super().__init__(families, dtype, device)
+    def __init__(self, prompts: Sequence[int], dtype: torch.dtype, device: torch.device) -> None:
+        """prompts: their lengths in tokens."""
+        self._attention = family_attention([Family(length) for length in prompts], dtype, device)
+        self.longest = self._attention.longest
+        self.position_T = self._attention.position_T
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         self.keys.append(key[0])
         self.values.append(value[0])
-        return super().attend(layer, query, key, value, scale)
+        return self._attention.attend(layer, query, key, value, scale)
 
     def states(self, run: slice) -> PromptStates:
         """The part of one prompt, which lies at `run` of the packed tokens."""
@@ -119,7 +125,7 @@ class DecodeAttention:
         """(K x B,) int64: where each head's new state goes, counted in states from the beginning of the cache."""
         self._blocks = [
             (slice(start, stop), max(lengths[start:stop]), _padding_mask(lengths[start:stop], cache.keys[0]))
-            for start, stop in blocks_of(lengths)
+            for start, stop in blocks_of(lengths, CALL_COST if device.type == "cpu" else GPU_CALL_COST)
         ]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
@@ -134,18 +140,19 @@ class DecodeAttention:
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).transpose(0, 2)
 
 
-def blocks_of(lengths: Sequence[int]) -> list[tuple[int, int]]:
+def blocks_of(lengths: Sequence[int], call_cost: int) -> list[tuple[int, int]]:
     """Runs of neighbouring slots whose attention is one call, padded to their longest, as [start, stop).
 
-    Neighbours join while the keys read for nothing cost less than one more call. Answers of one group start side
-    by side and stay equally long, so that this wastes little even where lengths differ widely.
+    call_cost: what one more call costs, in keys. Neighbours join while the keys read for nothing cost less than that.
+    Answers of one group start side by side and stay equally long, so that this wastes little even where lengths
+    differ widely.
     """
     blocks: list[tuple[int, int]] = []
     for slot, length in enumerate(lengths):
         if blocks:
             start, stop = blocks[-1]
             longest = max(lengths[start:stop])
-            apart = (stop - start) * longest + length + CALL_COST
+            apart = (stop - start) * longest + length + call_cost
             if (slot + 1 - start) * max(longest, length) <= apart:
                 blocks[-1] = start, slot + 1
                 continue

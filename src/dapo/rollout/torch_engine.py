@@ -11,7 +11,6 @@ from torch import Tensor
 
 from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
-from dapo.models.packed_attention import Family
 from dapo.models.packed_weights import PackedWeights
 from dapo.records import Completion, Draw, Prompt
 from dapo.rollout.engine import Rollout, RolloutCounters
@@ -175,7 +174,7 @@ class _Generation:
     def _prefill(self, draws: list[Draw]) -> None:
         lengths = [len(draw.prompt.tokens) for draw in draws]
         tokens = [token for draw in draws for token in draw.prompt.tokens]
-        packing = PrefillAttention([Family(length) for length in lengths], self.model.dtype, self.model.device)
+        packing = PrefillAttention(lengths, self.model.dtype, self.model.device)
         hidden = self.model.hidden(torch.tensor(tokens, device=self.model.device), packing.position_T, packing)
         self.counters.prompt_tokens += len(tokens)
         start = 0

@@ -11,7 +11,8 @@ from torch import Tensor
 from dapo.algorithms.losses import token_weight
 from dapo.algorithms.policy_loss import ResponseTokens
 from dapo.algorithms.settings import Algorithm
-from dapo.models.packed_attention import Family, FamilyAttention
+from dapo.models.packed_attention import Family, PackedAttention
+from dapo.models.varlen_attention import family_attention
 from dapo.training.batch import Answer
 
 
@@ -23,7 +24,7 @@ class PackedPass:
     """
 
     token_T: Tensor
-    packing: FamilyAttention
+    packing: PackedAttention
     predictor_R: Tensor
     """int64, the packed token whose state predicts each response token: the one before it, and the prompt's
     last for an answer's first."""
@@ -54,7 +55,7 @@ def pack(
         families.append(Family(len(prompt), [len(answer.completion.tokens) - 1 for answer in members]))
     return PackedPass(
         token_T=torch.tensor(tokens, device=device),
-        packing=FamilyAttention(families, dtype, device),
+        packing=family_attention(families, dtype, device),
         predictor_R=torch.cat(predictors).to(device),
         target_R=torch.tensor([token for answer in answers for token in answer.completion.tokens], device=device),
         response=_response(answers, algorithm, horizon, device),
