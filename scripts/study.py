@@ -1,0 +1,151 @@
+"""The runs of a study: several settings, several seeds, one `dapo train` each; stopped at any time, it goes on.
+
+Runs are made side by side, one for each core, each in a process of its own with one thread: a small model does not
+use more. A run that was interrupted goes on from its newest checkpoint. Of a finished one the metrics are kept, as
+`<results>/<row>-seed<seed>.jsonl.gz`, which is also what says that it is finished; its folder is removed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+Metrics = list[dict[str, Any]]
+"""The lines of a run's metrics.jsonl."""
+POLL_S = 2.0
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One run of a study."""
+
+    row: str
+    """What it is a sample of; a word that can be a file's name."""
+    seed: int
+    recipe: Path
+    updates: int
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """Settings that the row changes, as flags without dashes in front."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.row}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where runs are made and where their metrics go."""
+
+    runs: Sequence[StudyRun]
+    scratch: Path
+    """Folder of the unfinished runs."""
+    results: Path
+    """Folder of the metrics of the finished ones."""
+
+    def make(self, at_once: int) -> None:
+        """Make every run that is not finished. Raises SystemExit, naming its log, when one fails."""
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.results.mkdir(parents=True, exist_ok=True)
+        waiting = [run for run in self.runs if not self.metrics_file(run).exists()]
+        running: dict[StudyRun, subprocess.Popen[bytes]] = {}
+        before = sum(self._updates(run) for run in self.runs)
+        started = time.monotonic()
+        with _ended_with_us(running), Live(refresh_per_second=1) as live:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    running[waiting[0]] = self._start(waiting[0])
+                    waiting.pop(0)
+                time.sleep(POLL_S)
+                for run in [run for run, process in running.items() if process.poll() is not None]:
+                    self._finish(run, running.pop(run).returncode)
+                live.update(self._progress(running, before, time.monotonic() - started))
+
+    def metrics(self, row: str) -> list[Metrics]:
+        """Of each seed of a row, in the order of the runs."""
+        return [read_metrics_file(self.metrics_file(run)) for run in self.runs if run.row == row]
+
+    def metrics_file(self, run: StudyRun) -> Path:
+        return self.results / f"{run.name}.jsonl.gz"
+
+    def _folder(self, run: StudyRun) -> Path:
+        return self.scratch / run.name
+
+    def _log(self, run: StudyRun) -> Path:
+        return self.scratch / f"{run.name}.log"
+
+    def _start(self, run: StudyRun) -> subprocess.Popen[bytes]:
+        folder = self._folder(run)
+        command = [sys.executable, "-m", "dapo.cli.main", "train"]
+        if any((folder / "checkpoints").glob("*")):
+            command += ["--resume", str(folder)]
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            command += [str(run.recipe), "--save-path", str(folder), "--seed", str(run.seed)]
+            command += ["--max-steps", str(run.updates)]
+            command += [word for name, value in run.flags.items() for word in (f"--{name}", value)]
+        with self._log(run).open("ab") as log:
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+            )
+
+    def _finish(self, run: StudyRun, exit_code: int) -> None:
+        if exit_code:
+            raise SystemExit(f"{run.name} ended with exit code {exit_code}: see {self._log(run)}")
+        lines = (self._folder(run) / "metrics.jsonl").read_bytes()
+        aside = self.metrics_file(run).with_suffix(".part")
+        aside.write_bytes(gzip.compress(lines, mtime=0))
+        aside.rename(self.metrics_file(run))
+        shutil.rmtree(self._folder(run))
+        self._log(run).unlink()
+
+    def _updates(self, run: StudyRun) -> int:
+        """Updates made so far."""
+        if self.metrics_file(run).exists():
+            return run.updates
+        file = self._folder(run) / "metrics.jsonl"
+        if not file.exists():
+            return 0
+        lines = file.read_bytes().splitlines()
+        # The last line may be half written; a run's first line can be the measurement before it.
+        return min(run.updates, max(0, len(lines) - 1))
+
+    def _progress(self, running: Mapping[StudyRun, Any], before: int, seconds: float) -> RenderableType:
+        done, total = sum(self._updates(run) for run in self.runs), sum(run.updates for run in self.runs)
+        finished = sum(self.metrics_file(run).exists() for run in self.runs)
+        left = (total - done) * seconds / (done - before) if done > before else None
+        head = f"{finished} of {len(self.runs)} runs, {done} of {total} updates"
+        if left is not None:
+            head += f", about {left / 60:.0f} min left"
+        lines = [f"  {run.name}: update {self._updates(run)} of {run.updates}" for run in running]
+        return Group(Text(head, style="bold"), *(Text(line) for line in lines))
+
+
+@contextmanager
+def _ended_with_us(running: Mapping[StudyRun, subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Whatever ends this process asks the runs to save and stop."""
+    try:
+        yield
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            process.wait()
+
+
+def read_metrics_file(path: Path) -> Metrics:
+    """The lines of a finished run."""
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
