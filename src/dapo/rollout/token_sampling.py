@@ -64,22 +64,24 @@ def _block_masses(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Each row's largest scaled logit, (R, 1) float32, and exp(scaled - largest) summed in blocks, (R, V / BLOCK)
     float64. Some rows at a time, which stay in the processor's cache from step to step."""
     rows, vocabulary = logits.shape
+    missing = -vocabulary % BLOCK
     peak = torch.empty(rows, 1, dtype=torch.float32, device=logits.device)
-    per_block = torch.empty(rows, -(-vocabulary // BLOCK), dtype=torch.float64, device=logits.device)
+    per_block = torch.empty(rows, (vocabulary + missing) // BLOCK, dtype=torch.float64, device=logits.device)
     size = max(1, SLICE_ENTRIES // vocabulary)
     for start in range(0, rows, size):
         part = slice(start, start + size)
         scaled = _scaled(logits[part], temperature)
         torch.amax(scaled, -1, keepdim=True, out=peak[part])
         mass = scaled.sub_(peak[part]).exp_()
-        filled = torch.nn.functional.pad(mass, (0, -vocabulary % BLOCK))
+        filled = torch.nn.functional.pad(mass, (0, missing)) if missing else mass  # even a pad by 0 copies
         per_block[part] = filled.view(len(mass), -1, BLOCK).sum(-1)
     return peak, per_block
 
 
 def _scaled(logits: Tensor, temperature: float) -> Tensor:
     """A fresh float32 tensor."""
-    return logits / temperature if logits.dtype == torch.float32 else logits.float().div_(temperature)
+    fresh = logits.to(torch.float32, copy=True)
+    return fresh if temperature == 1 else fresh.div_(temperature)
 
 
 def _never_past_the_last(offset: Tensor, inside: Tensor) -> Tensor:
