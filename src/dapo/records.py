@@ -2,6 +2,7 @@
 
     Prompt ──drawn──> Draw ──rollout──> Completion ──reward──> Score
     Group = one Prompt, its n Completions and their Scores; the unit of dynamic sampling
+    Completion ──update──> TrainedTokens
 
 All are frozen. A group is never split, merged or found again by its text: it carries its own id.
 """
@@ -93,3 +94,15 @@ class Group:
     @property
     def lengths(self) -> list[int]:
         return [len(completion.tokens) for completion in self.completions]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedTokens:
+    """What the loss saw of one completion."""
+
+    logprobs: tuple[float, ...]
+    """float32 log-probability of each token under the weights at its optimizer step, at the sampling temperature."""
+    clipped_upper: tuple[int, ...]
+    """Positions, from 0, of the tokens that the upper clip bound held."""
+    clipped_lower: tuple[int, ...]
+    """Positions of those that the lower bound, or the dual clip, held."""

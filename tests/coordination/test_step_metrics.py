@@ -22,6 +22,11 @@ def test_shares_of_solved_groups_count_the_groups_that_were_generated():
     assert metrics["dapo_all_wrong_groups"] == 1
     assert metrics["dapo_filtered_groups"] == 3
     assert metrics["dapo_sampling_efficiency"] == 0.25
+    assert metrics["dapo_all_correct_share"] == 0.5
+
+
+def test_where_no_group_was_generated_there_is_no_share():
+    assert collection_metrics(Collection((), CollectionCounts()), buffered=0)["dapo_all_correct_share"] is None
 
 
 def test_the_logged_reward_is_the_one_trained_on_and_the_candidates_are_logged_beside_it():

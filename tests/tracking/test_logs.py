@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dapo.errors import DapoError, DataError
-from dapo.records import Completion, Group, Prompt, Score
+from dapo.records import Completion, Group, Prompt, Score, TrainedTokens
 from dapo.tracking.json_lines import JsonLines, encode
 from dapo.tracking.metrics_log import MetricsLog, read_metrics
 from dapo.tracking.rollout_log import RolloutLog
@@ -122,7 +122,7 @@ def test_a_write_that_the_disk_refuses_names_the_file_and_leaves_whole_lines(pat
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == whole
-    assert "dapo train --resume" in refused.value.fix
+    assert "go on with --resume" in refused.value.fix
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path):
@@ -146,7 +146,8 @@ def make_group(text="4", answer="4"):
 
 def test_a_group_is_one_line_with_every_answer_its_reward_and_its_advantage(path):
     group = make_group()
-    RolloutLog(path).write(3, group, "trained", [0.0, -0.25], [1.0, -1.0])
+    exact = torch.tensor([-0.3, -2.5]).tolist()  # -0.30000001192092896, as float32 has it
+    RolloutLog(path).write(3, group, "trained", [0.0, -0.25], [1.0, -1.0], [TrainedTokens(exact, (1,), ()), None])
     (line,) = strict_lines(path)
     answers = line.pop("completions")
     assert line == {
@@ -155,20 +156,25 @@ def test_a_group_is_one_line_with_every_answer_its_reward_and_its_advantage(path
     assert answers[0] == {
         "text": "4", "tokens": [5, 6], "logprobs": list(group.completions[0].logprobs), "stop_reason": "stop",
         "reward": 1.0, "metrics": {"acc": 1.0}, "penalty": 0.0, "advantage": 1.0,
+        "train_logprobs": exact, "clipped_upper": [1], "clipped_lower": [],
     }  # fmt: skip
+    assert [answers[1][key] for key in ("train_logprobs", "clipped_upper", "clipped_lower")] == [None] * 3
     assert [answers[1][key] for key in ("stop_reason", "penalty", "advantage")] == ["length", -0.25, -1.0]
 
 
-def test_a_group_that_was_not_trained_has_no_penalty_and_no_advantage(path):
-    RolloutLog(path).write(1, make_group(), "constant", None, None)
+def test_a_group_that_was_not_trained_has_nothing_that_training_gives(path):
+    RolloutLog(path).write(1, make_group(), "constant")
     (line,) = strict_lines(path)
-    assert [(answer["penalty"], answer["advantage"]) for answer in line["completions"]] == [(None, None)] * 2
+    given = ("penalty", "advantage", "train_logprobs", "clipped_upper", "clipped_lower")
+    assert [[answer[key] for key in given] for answer in line["completions"]] == [[None] * 5] * 2
 
 
 def test_a_count_that_differs_from_the_answers_is_refused_not_shortened(path):
     """B82: zip() drops the last samples when counts differ."""
     with pytest.raises(ValueError, match="shorter"):
         RolloutLog(path).write(1, make_group(), "trained", [0.0], [1.0, -1.0])
+    with pytest.raises(ValueError, match="shorter"):
+        RolloutLog(path).write(1, make_group(), "trained", [0.0, 0.0], [1.0, -1.0], [None])
     assert not path.exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dapo.records import Completion, Group, Prompt, Score
-from dapo.training.batch import answers_of, judge_groups
+from dapo.training.batch import answers_of, by_group, judge_groups
 
 
 def group(rewards, lengths=None, *, number=0, prompt=(5, 6), cut=()):
@@ -119,3 +119,17 @@ def test_what_overlong_filtering_leaves_out_is_in_no_denominator(algorithm, tabl
     root = math.sqrt(2)
     assert loss({"mask_overlong_truncated": True}) == pytest.approx((-2 * root + 2 * root / 2) / 4, abs=1e-5)
     assert loss({}) == pytest.approx((-2 * root + 22 * root / 2) / 24, abs=1e-5)
+
+
+def test_what_came_of_the_answers_goes_back_to_their_groups(algorithm):
+    """The second of the first group was cut: filtering leaves it out, so it has no result."""
+    judged = judge_groups([group([1, 0], cut=(1,)), group([0, 1], number=1)], algorithm(), 20)
+    assert by_group(judged, algorithm(mask_overlong_truncated=True), "abc") == [["a", None], ["b", "c"]]
+    assert by_group(judged, algorithm(), "abcd") == [["a", "b"], ["c", "d"]]
+
+
+@pytest.mark.parametrize("results", ["ab", "abcd"])
+def test_results_of_other_answers_are_refused(algorithm, results):
+    judged = judge_groups([group([1, 0], cut=(1,)), group([0, 1], number=1)], algorithm(), 20)
+    with pytest.raises(ValueError, match=f"{len(results)} results for 3 answers"):
+        by_group(judged, algorithm(mask_overlong_truncated=True), results)

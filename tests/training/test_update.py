@@ -15,34 +15,6 @@ from dapo.training.packing import pack
 UNIFORM = -math.log(64)  # log-probability of any token under a table of zeros, V = 64
 
 
-@pytest.fixture
-def uniform(table_model):
-    return table_model(torch.zeros(64, 64))
-
-
-@pytest.fixture
-def at_ratio(answer):
-    """An answer of `length` tokens whose every ratio is `ratio` under the uniform model."""
-
-    def make(group, length, advantage, ratio=1.0):
-        return answer(group, (5, 6), (7,) * length, advantage, (UNIFORM - math.log(ratio),) * length)
-
-    return make
-
-
-@pytest.fixture
-def batch(answer):
-    """Six answers of three groups, of 1 to 6 tokens, with prompts of 1 to 5."""
-    return [
-        answer(0, (5, 9, 12), (7, 3, 0), 1.0),
-        answer(0, (5, 9, 12), (8,), -1.0),
-        answer(1, (4, 11, 13, 2, 6), (2, 2, 9, 4, 30, 0), 0.5),
-        answer(1, (4, 11, 13, 2, 6), (3, 5), -0.5),
-        answer(2, (6,), (9, 17, 21, 0), 2.0),
-        answer(2, (6,), (9, 0), -2.0),
-    ]
-
-
 def assert_same(left, right):
     for name in left:
         torch.testing.assert_close(left[name], right[name], atol=1e-6, rtol=0, msg=lambda m, n=name: f"{n}: {m}")

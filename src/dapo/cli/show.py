@@ -20,24 +20,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="run folder")
     parser.add_argument("--step", type=int, required=True, metavar="N", help="which update, from 1")
     parser.add_argument("--group", type=int, metavar="G", help="only the group of this number (default: all)")
+    parser.add_argument(
+        "--colour",
+        choices=("ratio", "probability"),
+        help="what a token's colour shows in a terminal (default: its ratio where that is recorded)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from dapo.dashboard.show import group_view, groups_of_step, legend
+    from dapo.dashboard.show import clipped, colouring_of, group_view, groups_of_step, legend
     from dapo.tracking.run_folder import RunFolder
 
     folder = RunFolder.open(arguments.run)
     lines = groups_of_step(folder.rollouts, arguments.step, arguments.group)
+    colouring = colouring_of(lines, arguments.colour)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # an answer may hold what no terminal has
     console = Console(file=sys.stdout, highlight=False)
-    # Without colours the text alone says everything, and no tokenizer is needed.
-    pieces = _pieces(folder) if console.color_system is not None else None
+    coloured = console.color_system is not None and not console.no_color
+    # Without colours and clips the text alone says everything, and no tokenizer is needed.
+    pieces = _pieces(folder) if coloured or clipped(lines) else None
     for line in lines:
-        console.print(group_view(line, pieces, console.width))
+        console.print(group_view(line, pieces, console.width, colouring))
         console.print()
     if pieces is not None:
-        console.print(legend())
+        console.print(legend(lines, colouring if coloured else None))
     return 0
 
 
@@ -51,7 +59,7 @@ def _pieces(folder: RunFolder) -> Pieces | None:
         settings = load_config(None, {}, saved=folder.config).model
         tokenizer = load_tokenizer(locate(settings), settings)
     except DapoError as error:
-        print(f"warning: answers are not coloured: {error.problem}", file=sys.stderr)
+        print(f"warning: tokens are neither coloured nor marked: {error.problem}", file=sys.stderr)
         return None
 
     def decode(tokens: Sequence[int]) -> str:

@@ -22,6 +22,7 @@ def collection_metrics(collection: Collection, buffered: int) -> dict[str, Value
         "dapo_filtered_groups": counts.all_correct + counts.all_wrong,
         "dapo_all_correct_groups": counts.all_correct,
         "dapo_all_wrong_groups": counts.all_wrong,
+        "dapo_all_correct_share": counts.all_correct / counts.generated if counts.generated else None,
         "dapo_sampling_efficiency": counts.kept / counts.generated if counts.generated else None,
         "dapo_discarded_qualified_groups": counts.discarded,
         "dapo_stale_groups": counts.stale,
@@ -34,9 +35,8 @@ def reward_metrics(collection: Collection, judged: Sequence[JudgedGroup], versio
     raw = [reward for group in judged for reward in group.group.rewards]
     shaped = [reward for group in judged for reward in group.shaped_rewards]
     penalties = [penalty for group in judged for penalty in group.penalties]
-    written = [
-        group for group in (*collection.groups, *(group for group, _ in collection.others)) if group.version == version
-    ]
+    everything = [*collection.groups, *(group for group, _ in collection.others)]
+    written = [group for group in everything if group.version == version]
     completions = [completion for group in written for completion in group.completions]
     lengths = [len(completion.tokens) for completion in completions]
     return {
@@ -48,7 +48,7 @@ def reward_metrics(collection: Collection, judged: Sequence[JudgedGroup], versio
         "response_length_mean": _mean(lengths),
         "response_length_max": max(lengths, default=None),
         "truncated_share": _mean([completion.truncated for completion in completions]),
-        "rollout_tokens": sum(lengths),
+        "rollout_tokens": sum(length for group in everything for length in group.lengths),
     }
 
 
@@ -64,6 +64,7 @@ def update_metrics(stats: UpdateStats, lr: float) -> dict[str, Value]:
         "pg_clipfrac": stats.clipped_lower + stats.clipped_upper,
         "pg_clipfrac_lower": stats.clipped_lower,
         "pg_clipfrac_upper": stats.clipped_upper,
+        "up_clipped_prob_mean": stats.up_clipped_prob,
         "rollout_logprobs_mean": stats.rollout_logprob,
         "train_logprobs_mean": stats.train_logprob,
         "rollout_train_logprob_diff_mean": -stats.logprob_gap,

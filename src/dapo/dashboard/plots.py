@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dapo.dashboard.curves import RunSet, read_run_sets
 from dapo.errors import ConfigError, DapoError, DataError
-from dapo.tracking.metrics_log import read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's colours, told apart by colour-blind readers too; one per run."""
+"""Okabe and Ito's colours, told apart by colour-blind readers too; one per curve."""
 _GREY = "#6b6b6b"
+_NAME_FONT: dict[str, Any] = {"weight": "bold", "size": 11}
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -35,9 +36,8 @@ _STYLE: dict[Any, Any] = {
     # Element ids of an SVG are random without it.
     "svg.hashsalt": "dapo",
 }
-_LEFT = 0.06
-"""Left edge of panels and names, as a share of the picture's width."""
-_NAMES_PER_ROW = 3
+_LEFT = 0.6
+"""Left edge of panels and names, in inches."""
 _LABEL_GAP = 0.075
 """Least distance of two labels beside a panel, as a share of its height."""
 
@@ -58,8 +58,9 @@ class _Panel:
     title: str
     unit: str
     marks: str
-    """What tells the curves apart where several runs leave no room for labels at their ends."""
+    """What tells the curves apart where several run sets leave no room for labels at their ends."""
     curves: tuple[_Curve, ...]
+    """The first that was measured carries the band."""
     percent: bool = False
     from_zero: bool = False
 
@@ -68,14 +69,22 @@ _PANELS = (
     _Panel(
         "Reward",
         "mean of all answers",
-        "line: training, dots: held-out accuracy",
+        "dots: held-out accuracy, line: training",
         (
+            _Curve("heldout_accuracy", "held-out", measured_at_times=True),
             _Curve("candidate_reward_mean", "training"),
-            _Curve("heldout_accuracy", "held-out accuracy", measured_at_times=True),
         ),
     ),
     _Panel("Entropy", "nats per token", "", (_Curve("entropy", ""),), from_zero=True),
     _Panel("Answer length", "tokens", "", (_Curve("response_length_mean", ""),), from_zero=True),
+    _Panel(
+        "All-right groups",
+        "of generated groups",
+        "",
+        (_Curve("dapo_all_correct_share", ""),),
+        percent=True,
+        from_zero=True,
+    ),
     _Panel(
         "Clip share",
         "of trained tokens",
@@ -84,29 +93,29 @@ _PANELS = (
         percent=True,
         from_zero=True,
     ),
+    _Panel(
+        "Up-clipped tokens", "mean probability when drawn", "", (_Curve("up_clipped_prob_mean", ""),), from_zero=True
+    ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    name: str
-    colour: str
-    lines: Sequence[Mapping[str, Any]]
-
-    def points(self, metric: str) -> tuple[list[int], list[float]]:
-        """Steps and values where the metric has one."""
-        known = [(line["step"], line[metric]) for line in self.lines if line.get(metric) is not None]
-        return [step for step, _ in known], [value for _, value in known]
+"""A panel is left out where no run has any of its metrics."""
 
 
 def plot_runs(run_dirs: Sequence[Path], out: Path) -> list[Path]:
-    """Draws reward, entropy, answer length and clip shares over the updates; several runs in one picture.
+    """Draws reward, entropy, answer length, solved groups and clips over the updates; several runs in one picture.
 
-    out: a name with or without `.png` or `.svg`; both files are written and returned, in this order. The same metrics
-    give the same files. Raises ConfigError when matplotlib is missing, no run is given or there are more runs
-    than colours, and DataError for a run without updates.
+    Runs that differ only in their seed are one curve, their mean, in a band. out: a name with or without `.png` or
+    `.svg`; both files are written and returned, in this order. The same metrics give the same files. Raises ConfigError
+    when matplotlib is missing, no run is given or there are more curves than colours, and DataError for a run
+    without updates or without any of the metrics.
     """
-    runs = _read(run_dirs)
+    if not run_dirs:
+        raise ConfigError("there is no run to plot", fix="name at least one run folder")
+    sets = read_run_sets(run_dirs)
+    if len(sets) > len(_COLOURS):
+        raise ConfigError(
+            f"{len(sets)} curves in one picture cannot be told apart",
+            fix=f"plot at most {len(_COLOURS)}; runs that differ only in their seed are one",
+        )
     try:
         import matplotlib
     except ImportError as error:
@@ -118,7 +127,7 @@ def plot_runs(run_dirs: Sequence[Path], out: Path) -> list[Path]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        figure = _draw(runs)
+        figure = _draw(sets)
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(paths[0], dpi=160)
@@ -130,51 +139,64 @@ def plot_runs(run_dirs: Sequence[Path], out: Path) -> list[Path]:
     return paths
 
 
-def _read(run_dirs: Sequence[Path]) -> list[_Run]:
-    if not run_dirs:
-        raise ConfigError("there is no run to plot", fix="name at least one run folder")
-    if len(run_dirs) > len(_COLOURS):
-        raise ConfigError(
-            f"{len(run_dirs)} runs in one picture cannot be told apart", fix=f"plot at most {len(_COLOURS)} at once"
-        )
-    paths = [run_dir.resolve() for run_dir in run_dirs]
-    names = [path.name for path in paths]
-    runs = []
-    for path, colour in zip(paths, _COLOURS, strict=False):
-        lines = read_metrics(path / "metrics.jsonl")
-        if not lines:
-            raise DataError(f"{path} has no finished update yet", fix="plot it again after its first update")
-        name = path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}"
-        runs.append(_Run(name, colour, lines))
-    return runs
-
-
-def _draw(runs: Sequence[_Run]) -> Figure:
+def _draw(sets: Sequence[RunSet]) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 6.2))
-    panels = figure.subplots(2, 2)
-    right, between = (0.87, 0.42) if len(runs) == 1 else (0.975, 0.2)  # labels beside the panels of a single run
-    figure.subplots_adjust(left=_LEFT, right=right, top=0.85, bottom=0.075, wspace=between, hspace=0.42)
-    last = max(line["step"] for run in runs for line in run.lines)
-    for axes, panel in zip(panels.flat, _PANELS, strict=True):
-        _draw_panel(axes, panel, runs, last)
-    _head(figure, runs)
-    for axes in panels[-1]:
+    panels = [panel for panel in _PANELS if any(_measured(runs, curve) for runs in sets for curve in panel.curves)]
+    if not panels:
+        raise DataError(f"{sets[0].name} has none of the metrics that are drawn", fix="plot it after its first update")
+    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
+    rows = -(-len(panels) // columns)
+    heads = _heads(sets, columns)
+    top = 0.6 + 0.22 * len(heads)
+    width, height = 5.0 * columns, top + 2.7 * rows
+    figure = Figure(figsize=(width, height))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    alone = len(sets) == 1  # then its labels stand beside the panels
+    figure.subplots_adjust(
+        left=_LEFT / width,
+        right=1 - (0.95 if alone else 0.25) / width,
+        top=1 - top / height,
+        bottom=0.48 / height,
+        wspace=0.34 if alone else 0.2,
+        hspace=0.42,
+    )
+    last = max(line["step"] for runs in sets for lines in runs.seeds for line in lines)
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _draw_panel(axes, panel, sets, last)
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
         axes.set_xlabel("update", color=_GREY)
+    _draw_heads(figure, heads)
     return figure
 
 
-def _head(figure: Figure, runs: Sequence[_Run]) -> None:
-    """The names of the runs in their colours: the only legend."""
+def _measured(runs: RunSet, curve: _Curve) -> bool:
+    return bool(runs.points(curve.metric, smooth=False).steps)
+
+
+def _heads(sets: Sequence[RunSet], per_row: int) -> list[list[tuple[str, str]]]:
+    """Words and colours above the panels, row by row: the names, which are the only legend, and what the bands are."""
+    names = [(_title(runs), colour) for runs, colour in zip(sets, _COLOURS, strict=False)]
+    rows = [names[at : at + per_row] for at in range(0, len(names), per_row)]
+    bands = _bands(sets)
+    return [*rows, [(bands, _GREY)]] if bands else rows
+
+
+def _draw_heads(figure: Figure, heads: Sequence[Sequence[tuple[str, str]]]) -> None:
     from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea, VPacker
 
-    words: list[Artist] = [
-        TextArea(run.name, textprops={"color": run.colour, "weight": "bold", "size": 11}) for run in runs
-    ]
-    rows: list[Artist] = [
-        HPacker(children=words[at : at + _NAMES_PER_ROW], pad=0, sep=18) for at in range(0, len(words), _NAMES_PER_ROW)
-    ]
+    rows: list[Artist] = []
+    for row in heads:
+        words: list[Artist] = [
+            TextArea(
+                text, textprops={"color": colour, "size": 8.5} if colour == _GREY else {"color": colour, **_NAME_FONT}
+            )
+            for text, colour in row
+        ]
+        rows.append(HPacker(children=words, pad=0, sep=18))
+    width, height = figure.get_size_inches()
     figure.add_artist(
         AnchoredOffsetbox(
             "upper left",
@@ -182,21 +204,40 @@ def _head(figure: Figure, runs: Sequence[_Run]) -> None:
             pad=0,
             borderpad=0,
             frameon=False,
-            bbox_to_anchor=(_LEFT, 0.97),
+            bbox_to_anchor=(_LEFT / width, 1 - 0.19 / height),
             bbox_transform=figure.transFigure,
         )
     )
 
 
-def _draw_panel(axes: Axes, panel: _Panel, runs: Sequence[_Run], last: int) -> None:
-    ends = [end for run in runs for curve in panel.curves if (end := _draw_curve(axes, run, curve)) is not None]
+def _title(runs: RunSet) -> str:
+    return runs.name if len(runs.seeds) == 1 else f"{runs.name} ({len(runs.seeds)} seeds)"
+
+
+def _bands(sets: Sequence[RunSet]) -> str:
+    """What the bands in the picture are; nothing where there is none."""
+    counts = {len(runs.seeds) for runs in sets}
+    kinds = [
+        words
+        for words, drawn in (
+            ("95% interval of the mean over seeds (Student's t)", max(counts) > 2),
+            ("range of 2 seeds", 2 in counts),
+        )
+        if drawn
+    ]
+    return f"band: {', or '.join(kinds)}" if kinds else ""
+
+
+def _draw_panel(axes: Axes, panel: _Panel, sets: Sequence[RunSet], last: int) -> None:
+    ends = []
+    for runs, colour in zip(sets, _COLOURS, strict=False):
+        measured = [curve for curve in panel.curves if _measured(runs, curve)]
+        ends += [_draw_curve(axes, runs, curve, colour, first=curve is measured[0]) for curve in measured]
     axes.set_title(panel.title, loc="left", weight="bold", size=10.5, pad=8)
-    subtitle = panel.marks if panel.marks and len(runs) > 1 else panel.unit
+    subtitle = panel.marks if panel.marks and len(sets) > 1 else panel.unit
     axes.set_title(subtitle, loc="right", color=_GREY, size=8.5, pad=8)
     _scale(axes, panel, last)
-    if not ends:
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=_GREY)
-    if len(runs) == 1:
+    if len(sets) == 1:
         _label_ends(axes, ends)
 
 
@@ -207,35 +248,29 @@ def _scale(axes: Axes, panel: _Panel, last: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     if panel.from_zero:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.04 * axes.get_ylim()[1])
     if panel.percent:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
     axes.grid(axis="y")
 
 
-def _draw_curve(axes: Axes, run: _Run, curve: _Curve) -> tuple[float, str, str] | None:
+def _draw_curve(axes: Axes, runs: RunSet, curve: _Curve, colour: str, *, first: bool) -> tuple[float, str, str]:
     """Draws it and returns the height, words and colour of the label at its end."""
-    steps, values = run.points(curve.metric)
-    if not steps:
-        return None
+    points = runs.points(curve.metric, smooth=not curve.measured_at_times)
+    alone = len(runs.seeds) == 1
+    if first and not alone:
+        axes.fill_between(points.steps, points.low, points.high, color=colour, alpha=0.15, lw=0)
     if curve.measured_at_times:
-        axes.plot(steps, values, color=run.colour, lw=0.8, alpha=0.6, clip_on=False)
-        axes.plot(steps, values, "o", color=run.colour, ms=4.5, mec="white", mew=0.8, clip_on=False, zorder=3)
+        axes.plot(points.steps, points.middle, color=colour, lw=0.8, alpha=0.6, clip_on=False)
+        axes.plot(points.steps, points.middle, "o", color=colour, ms=4.5, mec="white", mew=0.8, clip_on=False, zorder=3)
     else:
-        smooth = _smooth(values)
-        axes.plot(steps, values, color=run.colour, lw=0.8, alpha=0.3)
-        axes.plot(steps, smooth, color=run.colour, lw=1.8, ls=(0, (4, 2)) if curve.dashed else "-")
-        if len(values) == 1:
-            axes.plot(steps, values, "o", color=run.colour, ms=3.5, clip_on=False)
-        values = smooth
-    return values[-1], curve.label, run.colour
-
-
-def _smooth(values: Sequence[float]) -> list[float]:
-    """Centred mean over about a twentieth of the run: of 40 updates each three neighbours, of 400 each 21."""
-    half = len(values) // 40
-    windows = (values[max(0, at - half) : at + half + 1] for at in range(len(values)))
-    return [sum(window) / len(window) for window in windows]
+        if alone:
+            axes.plot(points.steps, runs.points(curve.metric, smooth=False).middle, color=colour, lw=0.8, alpha=0.3)
+        width = 1.8 if first or alone else 1.0
+        axes.plot(points.steps, points.middle, color=colour, lw=width, ls=(0, (4, 2)) if curve.dashed else "-")
+        if len(points.steps) == 1:
+            axes.plot(points.steps, points.middle, "o", color=colour, ms=3.5, clip_on=False)
+    return points.middle[-1], curve.label, colour
 
 
 def _label_ends(axes: Axes, labels: Sequence[tuple[float, str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""`rollouts.jsonl`: every group that was generated, with each answer's tokens, reward and advantage."""
+"""`rollouts.jsonl`: every group that was generated, with each answer's tokens, reward, advantage and training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dapo.records import Completion, Group, Score
+from dapo.records import Completion, Group, Score, TrainedTokens
 from dapo.tracking.json_lines import JsonLines
 
 RolloutStatus = Literal["trained", "constant", "surplus", "stale"]
@@ -25,12 +25,14 @@ class RolloutLog:
         step: int,
         group: Group,
         status: RolloutStatus,
-        penalties: Sequence[float] | None,
-        advantages: Sequence[float] | None,
+        penalties: Sequence[float] | None = None,
+        advantages: Sequence[float] | None = None,
+        trained: Sequence[TrainedTokens | None] | None = None,
     ) -> None:
         """Adds the line of `group`, used or dropped in update `step`.
 
-        penalties, advantages: one per completion, or None for a group that was not trained. Log-probabilities are
+        penalties, advantages, trained: one per completion, or None for a group that was not trained; `trained` is
+        None too for an answer that the loss left out or whose optimizer step was skipped. Log-probabilities are
         written exactly. Raises ValueError when the counts differ, DapoError naming the file when it cannot be written.
         """
         nothing = [None] * len(group.completions)
@@ -41,6 +43,7 @@ class RolloutLog:
                 group.scores,
                 nothing if penalties is None else penalties,
                 nothing if advantages is None else advantages,
+                nothing if trained is None else trained,
                 strict=True,
             )
         ]
@@ -62,7 +65,13 @@ class RolloutLog:
         self._lines.truncate_after(step)
 
 
-def _completion(completion: Completion, score: Score, penalty: float | None, advantage: float | None) -> dict[str, Any]:
+def _completion(
+    completion: Completion,
+    score: Score,
+    penalty: float | None,
+    advantage: float | None,
+    trained: TrainedTokens | None,
+) -> dict[str, Any]:
     return {
         "text": completion.text,
         "tokens": completion.tokens,
@@ -72,4 +81,7 @@ def _completion(completion: Completion, score: Score, penalty: float | None, adv
         "metrics": score.metrics,
         "penalty": penalty,
         "advantage": advantage,
+        "train_logprobs": trained.logprobs if trained else None,
+        "clipped_upper": trained.clipped_upper if trained else None,
+        "clipped_lower": trained.clipped_lower if trained else None,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +12,8 @@ from dapo.algorithms.advantages import compute_group_advantages
 from dapo.algorithms.reward_shaping import soft_overlong_punishment
 from dapo.algorithms.settings import Algorithm
 from dapo.records import Completion, Group, Prompt
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,21 @@ def answers_of(groups: Sequence[JudgedGroup], algorithm: Algorithm) -> list[Answ
         Answer(judged.group.id, judged.group.prompt, completion, advantage)
         for judged in groups
         for completion, advantage in zip(judged.group.completions, judged.advantages, strict=True)
-        if not (algorithm.mask_overlong_truncated and completion.truncated)
+        if _enters_loss(completion, algorithm)
     ]
+
+
+def by_group(groups: Sequence[JudgedGroup], algorithm: Algorithm, results: Sequence[T]) -> list[list[T | None]]:
+    """What came of each answer of `answers_of`, group by group; None for the answers that it left out."""
+    entering = [[_enters_loss(completion, algorithm) for completion in judged.group.completions] for judged in groups]
+    if sum(map(sum, entering)) != len(results):
+        raise ValueError(f"{len(results)} results for {sum(map(sum, entering))} answers")
+    rest = iter(results)
+    return [[next(rest) if enters else None for enters in members] for members in entering]
+
+
+def _enters_loss(completion: Completion, algorithm: Algorithm) -> bool:
+    return not (algorithm.mask_overlong_truncated and completion.truncated)
 
 
 def _penalties(group: Group, algorithm: Algorithm, max_new_tokens: int) -> list[float]:

@@ -15,6 +15,7 @@ from dapo.algorithms.settings import Algorithm
 from dapo.errors import TrainingError
 from dapo.models.language_model import LanguageModel
 from dapo.models.token_logprobs import token_logprobs
+from dapo.records import TrainedTokens
 from dapo.training.batch import Answer
 from dapo.training.optimizer import MasterAdamW
 from dapo.training.packing import PackedPass, pack, split_by_tokens
@@ -53,6 +54,8 @@ class UpdateStats:
     clipped_lower: float
     """Share of tokens."""
     clipped_upper: float
+    up_clipped_prob: float | None
+    """Mean probability, when they were drawn, of the tokens that the upper bound held; None when it held none."""
     entropy: float
     """Nats, of the full distribution."""
     rollout_logprob: float
@@ -61,6 +64,8 @@ class UpdateStats:
     """Mean of training minus rollout log-probability, never bounded."""
     logprob_abs_gap: float
     skipped: tuple[SkippedStep, ...]
+    trained: tuple[TrainedTokens | None, ...]
+    """One entry per answer, in the order given; None for those of skipped steps and of other ranks."""
 
 
 class Trainer:
@@ -121,22 +126,25 @@ class Trainer:
     def _optimizer_step(self, answers: Sequence[Answer], lr: float, tally: _Tally) -> None:
         divisor = step_size([len(answer.completion.tokens) for answer in answers], self.algorithm.aggregation)
         loss = 0.0
+        places: list[int] = []
         for start in range(0, len(answers), self.settings.mini_bs):
-            mine = self.ranks.share(answers[start : start + self.settings.mini_bs])
-            for part in split_by_tokens(mine, self.settings.max_tokens_per_pass):
+            mine = self.ranks.share(range(len(answers))[start : start + self.settings.mini_bs])
+            places += mine
+            for part in split_by_tokens([answers[place] for place in mine], self.settings.max_tokens_per_pass):
                 loss += self._pass(part, divisor, tally)
                 self.optimizer.collect()
         (loss,) = self.ranks.sums([loss])
         norm = self.optimizer.step(lr, self.ranks) if math.isfinite(loss) else math.nan
         if math.isfinite(norm):
             self.skipped_in_a_row = 0
-            tally.add_step(loss, norm)
+            tally.add_step(loss, norm, places, len(answers))
         else:
             self.optimizer.drop_gradients()
-            self._skip(SkippedStep(loss, norm, tuple(sorted({answer.prompt.index for answer in answers}))), tally)
+            rows = tuple(sorted({answer.prompt.index for answer in answers}))
+            self._skip(SkippedStep(loss, norm, rows), len(answers), tally)
 
-    def _skip(self, step: SkippedStep, tally: _Tally) -> None:
-        tally.skip_step(step)
+    def _skip(self, step: SkippedStep, answers: int, tally: _Tally) -> None:
+        tally.skip_step(step, answers)
         self.skipped_in_a_row += 1
         if self.skipped_in_a_row >= self.settings.max_skipped_updates:
             raise TrainingError(
@@ -152,6 +160,7 @@ class Trainer:
         loss = loss_sum / divisor
         loss.backward()
         tally.add_tokens(losses, logp.detach(), entropy, packed.response.old_logp)
+        tally.add_answers(losses, logp.detach(), [len(answer.completion.tokens) for answer in answers])
         return loss.item()
 
     def score(self, packed: PackedPass) -> tuple[Tensor, Tensor]:
@@ -163,7 +172,7 @@ class Trainer:
 class _Tally:
     """Sums over an update, turned into means once."""
 
-    FIELDS = 10
+    FIELDS = 11
 
     def __init__(self) -> None:
         self.sums = torch.zeros(self.FIELDS, dtype=torch.float64)
@@ -172,16 +181,27 @@ class _Tally:
         self.skipped: list[SkippedStep] = []
         self._step = torch.zeros_like(self.sums)
         """Sums of the step that is under way: they count once it is made."""
+        self.trained: list[TrainedTokens | None] = []
+        self._step_trained: list[TrainedTokens] = []
+        """This rank's answers of the step that is under way."""
 
-    def add_step(self, loss: float, norm: float) -> None:
+    def add_step(self, loss: float, norm: float, places: Sequence[int], answers: int) -> None:
+        """Count the step. places: where this rank's answers stand among the `answers` of all ranks."""
         self.losses.append(loss)
         self.norms.append(norm)
         self.sums += self._step
-        self._step.zero_()
+        mine = dict(zip(places, self._step_trained, strict=True))
+        self.trained += [mine.get(place) for place in range(answers)]
+        self._begin_step()
 
-    def skip_step(self, step: SkippedStep) -> None:
+    def skip_step(self, step: SkippedStep, answers: int) -> None:
         self.skipped.append(step)
+        self.trained += [None] * answers
+        self._begin_step()
+
+    def _begin_step(self) -> None:
         self._step.zero_()
+        self._step_trained = []
 
     @torch.no_grad()
     def add_tokens(self, losses: TokenLosses, logp: Tensor, entropy: Tensor, old_logp: Tensor) -> None:
@@ -193,6 +213,7 @@ class _Tally:
             ratio.square(),
             losses.clipped_lower,
             losses.clipped_upper,
+            torch.where(losses.clipped_upper, old_logp.double().exp(), 0.0),
             entropy,
             old_logp,
             logp,
@@ -201,10 +222,18 @@ class _Tally:
         )
         self._step += torch.stack([column.double().sum() for column in columns]).cpu()
 
+    @torch.no_grad()
+    def add_answers(self, losses: TokenLosses, logp: Tensor, lengths: Sequence[int]) -> None:
+        """Keep each answer's tokens. lengths: response tokens of the pass's answers, in its order."""
+        # Together, so that a GPU is waited for once: a mark is 0 or 1, which float32 holds as well.
+        both = torch.stack([logp, losses.clipped_upper.float(), losses.clipped_lower.float()]).cpu()
+        for own, upper, lower in zip(*(row.split(list(lengths)) for row in both), strict=True):
+            self._step_trained.append(TrainedTokens(tuple(own.tolist()), _places(upper), _places(lower)))
+
     def stats(self, ranks: Ranks) -> UpdateStats:
         tokens, *sums = ranks.sum(self.sums).tolist()
         means = [value / tokens if tokens else math.nan for value in sums]
-        ratio, ratio_square, lower, upper, entropy, old_logp, logp, gap, abs_gap = means
+        ratio, ratio_square, lower, upper, upper_prob, entropy, old_logp, logp, gap, abs_gap = means
         steps = len(self.losses)
         return UpdateStats(
             loss=sum(self.losses) / steps if steps else math.nan,
@@ -215,10 +244,16 @@ class _Tally:
             ratio_std=math.sqrt(max(ratio_square - ratio**2, 0.0)),
             clipped_lower=lower,
             clipped_upper=upper,
+            up_clipped_prob=upper_prob / upper if upper > 0 else None,
             entropy=entropy,
             rollout_logprob=old_logp,
             train_logprob=logp,
             logprob_gap=gap,
             logprob_abs_gap=abs_gap,
             skipped=tuple(self.skipped),
+            trained=tuple(self.trained),
         )
+
+
+def _places(marks: Tensor) -> tuple[int, ...]:
+    return tuple(marks.nonzero()[:, 0].tolist())
