@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dapo.evaluation.votes import VOTES, exact_number_vote, math_vote
+from dapo.evaluation.votes import VOTES, countdown_vote, exact_number_vote, math_vote
 from dapo.rewards.built_in import BUILT_IN
 
 
@@ -67,3 +67,8 @@ def test_long_and_hostile_texts_are_read_to_the_end() -> None:
     assert math_vote(f"Answer:{gap}\n{gap}34{gap}\nmore") == "34"
     assert math_vote("\\boxed{" + "{" * 100_000) is None
     assert math_vote("\\boxed{" + "x" * 5000 + "}") == "x" * 5000
+
+
+def test_countdown_votes_for_the_expression_of_the_last_line() -> None:
+    assert countdown_vote("3+5+7=15\n3 * 5 + 7 = 22\n") == "3*5+7"
+    assert countdown_vote(" \n") is None

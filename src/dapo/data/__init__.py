@@ -2,7 +2,7 @@
 
     dataset_path ──read_rows──> RawRow ──┐
     dataset_loader_fn ───────────────────┼──load_rows──> Row ──encode_prompts──> Prompt ──PromptStream──> Draw
-    task:... ──task_rows─────────────────┘
+    task:... ──task_rows─────────────────┘                                       └─encode_demonstrations─> Demonstration
 
 `load_rows` needs no model, so everything that is wrong with the data is said before one is loaded.
 """

@@ -12,7 +12,6 @@ from dapo.errors import DataError
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _MOST_DIGITS = 8
-_KEYS = ("digits", "operations", "rows", "split", "seed")
 
 
 def arithmetic_rows(query: TaskQuery) -> list[Row]:
@@ -21,9 +20,7 @@ def arithmetic_rows(query: TaskQuery) -> list[Row]:
     Of five neighbours a+0 .. a+4, a+5 .. a+9 and so on exactly one is held out, so that one-digit addition has
     80 problems in train and 20 in heldout.
     """
-    unknown = query.others.keys() - set(_KEYS)
-    if unknown:
-        raise DataError(f"{query.task}: unknown key {min(unknown)!r}", fix=f"the keys are {', '.join(_KEYS)}")
+    query.only("digits", "operations")
     size = 10 ** query.integer("digits", 1, least=1, most=_MOST_DIGITS)
     operations = query.others.get("operations", "+")
     if not operations or set(operations) - _OPERATIONS.keys() or len(set(operations)) < len(operations):

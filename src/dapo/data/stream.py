@@ -11,14 +11,17 @@ from dapo.records import Draw, Prompt
 
 
 class PromptStream:
-    """All prompts once per epoch, each epoch in an order of its own that depends on (seed, epoch) only.
+    """All prompts once per epoch, each epoch in an order of its own that depends on (seed, epoch) only, or always in
+    the order given.
 
     `position`, the number of prompts drawn so far, is the whole state: a stream made with `position=k` goes on
     exactly like one from which k prompts were drawn.
     """
 
-    def __init__(self, prompts: Sequence[Prompt], *, epochs: int | None, seed: int, position: int = 0) -> None:
-        """`epochs`: passes over the prompts, None for no end."""
+    def __init__(
+        self, prompts: Sequence[Prompt], *, epochs: int | None, seed: int, position: int = 0, shuffle: bool = True
+    ) -> None:
+        """`epochs`: passes over the prompts, None for no end. `shuffle`: whether each has an order of its own."""
         if not prompts:
             raise DataError("there are no prompts to draw from", fix="check the data")
         if epochs is not None and epochs < 1:
@@ -33,6 +36,7 @@ class PromptStream:
             )
         self._prompts = prompts
         self._seed = seed
+        self._shuffle = shuffle
         self._total = total
         self._position = position
         self._order: tuple[int, np.ndarray] | None = None
@@ -74,6 +78,8 @@ class PromptStream:
 
     def _prompt(self, number: int) -> Prompt:
         epoch, place = divmod(number, len(self._prompts))
+        if not self._shuffle:
+            return self._prompts[place]
         if self._order is None or self._order[0] != epoch:
             # RandomState's numbers are frozen for good by NumPy, so a run resumes alike under a later version.
             generator = np.random.RandomState(np.random.MT19937(np.random.SeedSequence([self._seed, epoch])))

@@ -29,6 +29,13 @@ class TaskQuery:
     others: dict[str, str]
     """The keys that only this task knows."""
 
+    def only(self, *keys: str) -> None:
+        """Raises DataError when `others` holds a key that is not one of the task's."""
+        unknown = self.others.keys() - set(keys)
+        if unknown:
+            known = ", ".join((*keys, "rows", "split", "seed"))
+            raise DataError(f"{self.task}: unknown key {min(unknown)!r}", fix=f"the keys are {known}")
+
     def integer(self, key: str, default: int, *, least: int, most: int) -> int:
         return _integer(self.task, key, self.others.get(key, str(default)), least=least, most=most)
 

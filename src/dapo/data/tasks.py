@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dapo.data.addition import addition_rows
 from dapo.data.arithmetic import arithmetic_rows
+from dapo.data.chain_sum import chain_sum_rows
+from dapo.data.countdown import countdown_rows
 from dapo.data.reasoning_gym_task import reasoning_gym_rows
 from dapo.data.rows import Row
 from dapo.data.task_query import TaskQuery, parse_query
@@ -13,7 +16,12 @@ from dapo.wording import nearest
 
 _PREFIX = "task:"
 _GYM = "reasoning_gym/"
-_BUILT_IN: dict[str, Callable[[TaskQuery], list[Row]]] = {"arithmetic": arithmetic_rows}
+_BUILT_IN: dict[str, Callable[[TaskQuery], list[Row]]] = {
+    "addition": addition_rows,
+    "arithmetic": arithmetic_rows,
+    "chain_sum": chain_sum_rows,
+    "countdown": countdown_rows,
+}
 
 
 def is_task(path: str) -> bool:
@@ -22,7 +30,7 @@ def is_task(path: str) -> bool:
 
 
 def task_rows(path: str) -> list[Row]:
-    """The problems of `task:arithmetic?...` or `task:reasoning_gym/<name>?...`.
+    """The problems of `task:arithmetic?...`, another built-in task, or `task:reasoning_gym/<name>?...`.
 
     Every task takes `rows` (1000, or all if there are fewer), `split` (train, heldout or all; train by default)
     and `seed` (0). The same text gives the same rows on every machine. One problem in five is held out; which

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from dapo.rewards.countdown import final_expression
 from dapo.rewards.exact_number import last_number
 from dapo.rewards.math_answers import extract_answer
 from dapo.rewards.math_text import compact, normalise, plain_number
@@ -40,5 +41,14 @@ def exact_number_vote(text: str) -> str | None:
     return "0" if digits == "-0" else digits
 
 
-VOTES: dict[str, Callable[[str], str | None]] = {"math": math_vote, "exact_number": exact_number_vote}
+def countdown_vote(text: str) -> str | None:
+    """The expression that the reward `countdown` reads, without spaces; not brought into one order."""
+    return "".join(final_expression(text).split()) or None
+
+
+VOTES: dict[str, Callable[[str], str | None]] = {
+    "countdown": countdown_vote,
+    "exact_number": exact_number_vote,
+    "math": math_vote,
+}
 """By built-in reward. A person's own reward does not say which answer it read, so nothing can be counted there."""

@@ -6,16 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from dapo.records import Score
+from dapo.rewards.countdown import countdown_score, require_countdown
 from dapo.rewards.exact_number import exact_number_score, require_exact_number
 from dapo.rewards.math_answers import math_score, math_solutions
 
 BUILT_IN: dict[str, Callable[[str, Any], Score]] = {
+    "countdown": countdown_score,
     "exact_number": exact_number_score,
     "math": math_score,
 }
 """Each takes (completion text, answer) and returns a score with the metric `acc`."""
 
 ANSWER_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "countdown": require_countdown,
     "exact_number": require_exact_number,
     "math": math_solutions,
 }

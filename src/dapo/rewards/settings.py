@@ -19,7 +19,7 @@ class RewardSettings:
     """How answers are scored. Exactly one of `reward` and `reward_fn_path` is given."""
 
     reward: str | None = None
-    """Built-in reward: `math` (last boxed or "Answer:" answer) or `exact_number` (last number in the text)."""
+    """Built-in reward: `math` (last boxed or "Answer:" answer), `exact_number` (last number) or `countdown`."""
     reward_fn_path: str | None = None
     """Your own reward, as `file.py` or `file.py:function`."""
     reward_workers: int | None = None
