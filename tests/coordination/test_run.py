@@ -87,6 +87,43 @@ def test_every_trained_answer_is_written_with_its_reward_and_advantage(run_train
                 assert (one["reward"], one["advantage"]) == (0.0, None)
 
 
+def test_what_the_loss_saw_of_each_trained_answer_is_written(run_training):
+    """Before the first step of an update the weights are those that wrote the answers; after it they have moved."""
+    folder = run_training(prompts=PROMPTS, reward=ODD_ROWS, batch_size=2, mini_bs=2, lr=1e-1, max_steps=1)
+    (line,) = metrics(folder)
+    trained = [one for group in rollouts(folder) if group["status"] == "trained" for one in group["completions"]]
+    gaps = [
+        max(abs(new - old) for new, old in zip(one["train_logprobs"], one["logprobs"], strict=True)) for one in trained
+    ]
+    assert len(gaps) == 4
+    assert max(gaps[:2]) < 1e-4  # 2 answers a step
+    assert min(gaps[2:]) > 1e-2
+    held = [sum(len(one[f"clipped_{bound}"]) for one in trained) for bound in ("lower", "upper")]
+    assert sum(held) > 0
+    assert line["pg_clipfrac_lower"] == pytest.approx(held[0] / line["trained_tokens"])
+    assert line["pg_clipfrac_upper"] == pytest.approx(held[1] / line["trained_tokens"])
+    probabilities = [math.exp(one["logprobs"][place]) for one in trained for place in one["clipped_upper"]]
+    mean = sum(probabilities) / len(probabilities) if probabilities else None
+    assert line["up_clipped_prob_mean"] == (mean and pytest.approx(mean))
+    dropped = [one for group in rollouts(folder) if group["status"] != "trained" for one in group["completions"]]
+    assert all(one["train_logprobs"] is one["clipped_upper"] is one["clipped_lower"] is None for one in dropped)
+
+
+def test_answers_that_overlong_filtering_leaves_out_are_written_as_not_trained(run_training):
+    folder = run_training(prompts=PROMPTS, reward=BY_SAMPLE, batch_size=8, mask_overlong_truncated=True)
+    trained = {
+        (one["stop_reason"], one["train_logprobs"] is not None)
+        for group in rollouts(folder)
+        for one in group["completions"]
+    }
+    assert trained == {("stop", True), ("length", False)}
+
+
+def test_an_update_that_is_skipped_has_trained_no_answer(run_training):
+    folder = run_training(prompts=PROMPTS[:2], reward=CONSTANT, algo="grpo", batch_size=2)
+    assert all(one["train_logprobs"] is None for group in rollouts(folder) for one in group["completions"])
+
+
 def test_collection_goes_on_over_an_epoch_s_border_and_the_last_batch_is_smaller(run_training):
     """B28: 5 rows, 2 epochs, batches of 4: 4, 4 over the border, and the last 2. Each row twice."""
     folder = run_training(prompts=PROMPTS[:5], reward=BY_SAMPLE, batch_size=4, epochs=2)
@@ -114,6 +151,16 @@ def test_steps_count_updates_and_not_rounds_and_the_rate_follows_them(run_traini
     assert [line["lr"] for line in lines] == pytest.approx([1e-6, 2e-6, 3e-6, 3e-6])
     assert sum(line["dapo_gen_batches"] for line in lines) >= 4
     assert max(line["dapo_gen_batches"] for line in lines) > 1
+
+
+def test_max_rollout_tokens_ends_the_run_after_the_update_that_reached_it(run_training):
+    """Answers have at most 4 tokens, 2 groups of 2 at most 16: one update cannot reach 17."""
+    settings = {"prompts": PROMPTS, "reward": BY_SAMPLE, "batch_size": 2, "epochs": 9, "max_new_tokens": 4}
+    assert len(metrics(run_training(**settings, max_rollout_tokens=1, name="one"))) == 1
+    lines = metrics(run_training(**settings, max_rollout_tokens=17, name="more"))
+    tokens = [line["rollout_tokens"] for line in lines]
+    assert len(tokens) > 1
+    assert sum(tokens[:-1]) < 17 <= sum(tokens)
 
 
 def test_max_steps_ends_the_run(run_training):

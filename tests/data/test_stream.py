@@ -116,6 +116,13 @@ def test_without_a_number_of_epochs_the_stream_never_ends() -> None:
     assert (source.epoch, source.remaining, source.exhausted) == (1_000_001, None, False)
 
 
+def test_without_shuffling_each_epoch_is_the_order_given() -> None:
+    source = PromptStream(prompts(3), epochs=2, seed=0, shuffle=False)
+    assert indices(source, 4) == [0, 1, 2, 0]
+    later = PromptStream(prompts(3), epochs=2, seed=0, position=4, shuffle=False)
+    assert indices(later, 9) == indices(source, 9) == [1, 2]
+
+
 def test_draw_numbers_go_on_over_epochs() -> None:
     ids = [draw.id for draw in stream(4, epochs=3).take(12)]
     assert all(after == before + 1 for before, after in pairwise(ids))

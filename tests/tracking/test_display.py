@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from dapo.tracking.display import (
+    SUPERVISED,
     BeforeAfter,
     CollectionProgress,
     Outcome,
@@ -49,6 +50,8 @@ class Clock:
         return self.now
 
 
+LEARNED = {"loss": 2.3149, "perplexity": 10.12, "lr": 1e-3, "train_tokens_per_s": 4321.0, "epoch": 1}
+"""One update of supervised training."""
 PROGRESS = CollectionProgress(
     step=3,
     round=2,
@@ -188,6 +191,28 @@ def test_evaluation_before_training_does_not_slow_the_estimate():
     clock.now += 6
     display.step_done(1, {})
     assert stream.getvalue().splitlines()[1:] == ["update  0/10  held-out 0.200", "update  1/10  about 50 s left"]
+
+
+def test_a_supervised_update_is_a_line_of_its_own_numbers():
+    display, stream, clock = plain_run()
+    display.start("learning", {}, 10, SUPERVISED)
+    clock.now += 6
+    display.step_done(1, LEARNED)
+    assert stream.getvalue().splitlines()[1:] == [
+        "update  1/10  loss 2.31  perplexity 10.1  lr 1.00e-03  tok/s 4.3k  epoch 1  about 50 s left"
+    ]
+
+
+def test_a_log_of_many_quick_updates_gets_a_line_in_2_seconds_the_measured_and_the_last_one():
+    display, stream, clock = plain_run()
+    display.start("learning", {}, 10, SUPERVISED)
+    display.step_done(0, {"heldout_loss": 5.5})
+    for step in range(1, 11):
+        clock.now += 0.5  # so that update 4 comes 2 s after the first line
+        display.step_done(step, {"loss": 1.0} | ({"heldout_loss": 2.0} if step == 5 else {}))
+    shown = [re.match(r"update +(\d+)/10", line)[1] for line in stream.getvalue().splitlines()[1:]]
+    assert shown == ["0", "4", "5", "9", "10"]
+    assert stream.getvalue().splitlines()[3].startswith("update  5/10  loss 1.00  held-out 2.00")
 
 
 def test_between_updates_a_log_shows_life_at_most_every_30_seconds():
@@ -387,3 +412,17 @@ def test_before_and_after_stand_side_by_side():
 def test_what_was_not_measured_is_a_dash():
     row = BeforeAfter("held-out accuracy", "heldout_accuracy", None, 0.5)
     assert "held-out accuracy        -   0.500        -" in screen(before_after_table(Outcome([row])))
+
+
+def test_the_screen_of_a_supervised_run_has_its_own_curves_and_columns():
+    display, _ = live_display()
+    display.start("learning", {}, 10, SUPERVISED)
+    display.step_done(0, {"heldout_loss": 5.5})
+    display.step_done(1, LEARNED)
+    display.step_done(2, {**LEARNED, "loss": 1.25, "heldout_loss": 3.0})
+    lines = [" ".join(line.split()) for line in screen(display).splitlines()]
+    assert "update loss held-out perplexity lr tok/s epoch" in lines
+    assert "2 1.25 3.00 10.1 1.00e-03 4.3k 1" in lines
+    assert any(line.startswith("loss ") and line.endswith("1.25 · from 2.31") for line in lines)
+    assert any(line.startswith("held-out ") and line.endswith("3.00 · from 5.50") for line in lines)
+    assert not any("kept" in line or "reward" in line for line in lines)

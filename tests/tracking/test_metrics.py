@@ -3,7 +3,7 @@
 import pytest
 
 from dapo.tracking.metrics import METRICS, metric
-from dapo.tracking.numbers import compact, count, duration, percent, rough
+from dapo.tracking.numbers import compact, count, duration, percent, rough, significant
 
 NAMES_PEOPLE_RELY_ON = [
     "dapo_gen_batches",
@@ -104,6 +104,14 @@ def test_durations_use_the_units_people_say(seconds, text):
 )
 def test_estimates_are_round(seconds, text):
     assert rough(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.3, "2.30"), (2.3149, "2.31"), (257.8, "258"), (0.01234, "0.0123"), (-0.5, "-0.500"), (1e-6, "1.00e-06")],
+)
+def test_numbers_of_any_size_keep_three_digits(value, text):
+    assert significant(value) == text
 
 
 def test_counts_have_thousands_and_shares_are_percents():

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from dapo.checkpoints.store import Checkpoint
-from dapo.checkpoints.whole_folder import written_whole
-from dapo.errors import ConfigError
+from dapo.checkpoints.whole_folder import unused, written_whole
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 MASTER = "master."
@@ -25,14 +24,7 @@ def export_model(checkpoint: Checkpoint, out: Path, dtype: str | None = None) ->
     from the masters where the checkpoint has them, and the config says the same; other tensors stay.
     Raises ConfigError when `out` holds something, DapoError when it cannot be written.
     """
-    out = out.absolute()  # `.` has no name that a folder beside it could be called after
-    try:
-        taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    except OSError as error:  # no folder can have such a name, or nobody may look
-        raise ConfigError(f"--out {out} cannot be used: {error.strerror}", fix="name another folder") from error
-    if taken:
-        raise ConfigError(f"--out {out} exists", fix="name a folder that does not")
-    with written_whole(out) as aside:
+    with written_whole(unused(out, "--out")) as aside:
         shutil.copytree(checkpoint.model, aside, dirs_exist_ok=True)
         if dtype is not None:
             _convert(aside, dtype, checkpoint)

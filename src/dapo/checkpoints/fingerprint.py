@@ -17,6 +17,7 @@ MAY_CHANGE = frozenset(
         "save_path",
         "epochs",
         "max_steps",
+        "max_rollout_tokens",
         "save_interval",
         "keep_checkpoints",
         "keep_best",
@@ -77,7 +78,8 @@ def decisive_settings(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
     settings = {name: value for table in tables.values() for name, value in table.items()}
     free = MAY_CHANGE | JUDGED_BY_CONTENT
     if settings["lr_schedule"] == "cosine":
-        free -= {"max_steps"}  # the rate of every update depends on where the cosine ends
+        # The rate of every update depends on where the cosine ends: at max_steps, or without it with the last epoch.
+        free -= {"max_steps"} if settings["max_steps"] is not None else {"max_steps", "epochs"}
     return json.loads(json.dumps({name: value for name, value in settings.items() if name not in free}))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dapo.errors import DapoError
+from dapo.errors import ConfigError, DapoError
 
 ASIDE = ".tmp-"
 """Begins the name of a folder that is still being written, or that is about to be removed."""
@@ -35,11 +35,25 @@ def written_whole(target: Path) -> Iterator[Path]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip()
         raise DapoError(
             f"cannot write {target}: {reason or type(error).__name__}",
-            fix="free the disk or mend the folder's permissions, then do it again "
-            "(a run goes on with `dapo train --resume`)",
+            fix="free the disk or mend the folder's permissions, then do it again (a run goes on with --resume)",
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def unused(folder: Path, name: str) -> Path:
+    """The absolute path of a folder that is not there yet, or empty. name: what the person calls it.
+
+    Raises ConfigError when it holds something.
+    """
+    path = folder.absolute()  # `.` has no name that a folder beside it could be called after
+    try:
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    except OSError as error:  # no folder can have such a name, or nobody may look
+        raise ConfigError(f"{name} {path} cannot be used: {error.strerror}", fix="name another folder") from error
+    if taken:
+        raise ConfigError(f"{name} {path} exists", fix="name a folder that does not")
+    return path
 
 
 def remove(folder: Path) -> None:

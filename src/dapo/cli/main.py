@@ -35,11 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from dapo.cli import algorithms, check_reward, export, plot, show, train
+    from dapo.cli import algorithms, check_reward, export, new_model, plot, sft, show, train
     from dapo.cli import eval as evaluate
 
     commands = {
         "train": train,
+        "sft": sft,
+        "new-model": new_model,
         "eval": evaluate,
         "check-reward": check_reward,
         "export": export,

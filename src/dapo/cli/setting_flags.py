@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 from dapo.cli.field_docs import field_docs
 
 
-def add_setting_flags(parser: argparse.ArgumentParser, title: str, kind: type, without: Collection[str] = ()) -> None:
+def add_setting_flags(
+    parser: argparse.ArgumentParser,
+    title: str,
+    kind: type,
+    without: Collection[str] = (),
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """A group of flags under `title`; help and defaults come from the class itself. A flag that is not given is left
-    out of the namespace. without: fields that get no flag."""
+    out of the namespace. without: fields that get no flag. defaults: what others are here instead."""
     group = parser.add_argument_group(f"[{title}] {(kind.__doc__ or '').splitlines()[0]}")
     docs, hints = field_docs(kind), get_type_hints(kind)
     for field in fields(kind):
         if field.name in without:
             continue
         flag = "--" + field.name.replace("_", "-")
-        default = "" if field.default in (None, ()) else f" (default {field.default})"
+        value = defaults.get(field.name, field.default)
+        default = "" if value in (None, ()) else f" (default {value})"
         options: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
         options["help"] = (docs.get(field.name, "") + default).replace("%", "%%")
         if bool in (hints[field.name], *get_args(hints[field.name])):

@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag per setting, grouped by the part that owns it; defaults come from the settings themselves."""
     parser.usage = "dapo train [recipe.toml] [--setting value ...]"
     parser.add_argument("recipe", nargs="?", type=Path, help="a TOML file of settings; flags override it")
+    add_resume_flags(parser)
+    for table, kind in TABLES.items():
+        add_setting_flags(parser, table, kind)
+
+
+def add_resume_flags(parser: argparse.ArgumentParser) -> None:
     resuming = parser.add_argument_group("going on with a run, from its newest checkpoint and with its settings")
     resuming.add_argument(
         "--resume",
@@ -25,17 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     resuming.add_argument(
         "--allow-changes", action="store_true", help="go on although data, reward or settings would alter the run"
     )
-    for table, kind in TABLES.items():
-        add_setting_flags(parser, table, kind)
 
 
 def run(arguments: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(arguments).items() if name in OWNER}
-    folder = _run_to_resume(arguments.resume, flags.get("save_path"))
-    if folder is None and arguments.allow_changes and arguments.resume is None:
-        raise ConfigError(
-            "--allow-changes is given but --resume is not", fix="leave it out, or name a run to go on with"
-        )
+    folder = run_to_resume(arguments, supervised=False)
     if folder is not None:
         flags["save_path"] = str(folder.path)
     config = load_config(arguments.recipe, flags, saved=folder.config if folder else None)
@@ -53,16 +53,27 @@ def run(arguments: argparse.Namespace) -> int:
     return stop.exit_code
 
 
-def _run_to_resume(resume: str | None, save_path: str | None) -> RunFolder | None:
-    """The folder of the run to go on with; None for a new run. Raises ConfigError when `resume` names none."""
-    if resume is None:
-        return None
-    if resume == "auto":
-        from dapo.coordination.resume import newest_run
+def run_to_resume(arguments: argparse.Namespace, *, supervised: bool) -> RunFolder | None:
+    """The folder of the run to go on with; None for a new run.
 
-        return newest_run(Path(save_path) if save_path else None)
-    if save_path is not None and Path(save_path).resolve() != Path(resume).resolve():
+    supervised: it is `dapo sft` that asks. Raises ConfigError when `--resume` names no run of the asking command.
+    """
+    resume, save_path = arguments.resume, getattr(arguments, "save_path", None)
+    if resume is None:
+        if arguments.allow_changes:
+            raise ConfigError(
+                "--allow-changes is given but --resume is not", fix="leave it out, or name a run to go on with"
+            )
+        return None
+    if resume != "auto" and save_path is not None and Path(save_path).resolve() != Path(resume).resolve():
         raise ConfigError(
             f"--save-path is {save_path} but --resume is {resume}", fix="leave --save-path out: a run keeps its folder"
         )
-    return RunFolder.open(Path(resume))
+    from dapo.coordination.resume import is_supervised, newest_run
+
+    path = Path(save_path) if save_path else None
+    folder = newest_run(path, supervised=supervised) if resume == "auto" else RunFolder.open(Path(resume))
+    if folder is not None and is_supervised(folder.config) != supervised:
+        command = "train" if supervised else "sft"
+        raise ConfigError(f"{folder.path} is a run of `dapo {command}`", fix="go on with it by that command")
+    return folder

@@ -17,6 +17,7 @@ from dapo.checkpoints.store import CheckpointStore
 from dapo.config import RunConfig
 from dapo.coordination.generation import Clock
 from dapo.coordination.resume import Resume, ResumePoint, compare_contents, find_resume_point, roll_back
+from dapo.coordination.settings import RunSettings
 from dapo.data.prompts import PromptSet, encode_prompts
 from dapo.data.settings import DataSettings
 from dapo.data.sources import load_rows
@@ -65,17 +66,12 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
     resumed run's is changed last, so that no failure alters it."""
     algorithm = Algorithm.of(config.algorithm)
     save_path = Path(config.run.save_path) if config.run.save_path else None
-    device = _device(config.run.train_devices, display)
+    device = device_of(config.run.train_devices, display)
     settings = decisive_settings(asdict(config))
     with ExitStack() as stack:
-        point = None
-        if resume is None:
-            check_save_path(save_path)
-        else:
-            stack.enter_context(only_process(resume.folder.path))
-            point = find_resume_point(resume, settings, display.notice, display.warning)
+        point = starting_point(stack, resume, save_path, settings, display)
         rows = load_rows(config.data, model_hub=config.model.model_hub)
-        held_out_data = _held_out_data(config)
+        held_out_data = held_out_settings(config.data, config.run)
         held_out_rows = load_rows(held_out_data, model_hub=config.model.model_hub) if held_out_data else []
         rewards = stack.enter_context(RewardPool(config.reward))
         rewards.start()
@@ -100,10 +96,8 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
         engine.check(every_prompt, config.rollout.max_new_tokens)
         trainer = _trainer(model, config, algorithm, point)
-        history = _roll_back(resume, point) if resume else []
-        folder = _folder(config, resume, save_path, algorithm)
-        if resume is None:
-            stack.enter_context(only_process(folder.path))
+        history = remaining_history(resume, point) if resume else []
+        folder = run_folder(stack, resume, save_path, algorithm.name, config.to_toml())
         yield Parts(
             config=config,
             algorithm=algorithm,
@@ -124,9 +118,22 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         )
 
 
-def _held_out_data(config: RunConfig) -> DataSettings | None:
-    path = config.run.eval_dataset_path
-    return replace(config.data, dataset_path=path, dataset_loader_fn=None, dedup_prompts=False) if path else None
+def starting_point(
+    stack: ExitStack, resume: Resume | None, save_path: Path | None, settings: dict[str, object], display: Display
+) -> ResumePoint | None:
+    """The checkpoint to go on from, with the run's lock held by `stack`; None for a new run, whose folder is checked,
+    and for one that has no checkpoint yet."""
+    if resume is None:
+        check_save_path(save_path)
+        return None
+    stack.enter_context(only_process(resume.folder.path))
+    return find_resume_point(resume, settings, display.notice, display.warning)
+
+
+def held_out_settings(data: DataSettings, run: RunSettings) -> DataSettings | None:
+    """How the held-out data are read; None when there are none."""
+    path = run.eval_dataset_path
+    return replace(data, dataset_path=path, dataset_loader_fn=None, dedup_prompts=False) if path else None
 
 
 def _fingerprint(
@@ -156,22 +163,26 @@ def _trainer(model: LanguageModel, config: RunConfig, algorithm: Algorithm, poin
     return trainer
 
 
-def _roll_back(resume: Resume, point: ResumePoint | None) -> list[dict[str, Any]]:
+def remaining_history(resume: Resume, point: ResumePoint | None) -> list[dict[str, Any]]:
     """Puts the run's files back to the checkpoint; returns the metrics that are left. Raises DataError when these are
     damaged."""
     roll_back(resume.folder, point.state.updates if point else -1)
     return read_metrics(resume.folder.metrics) if point else []
 
 
-def _folder(config: RunConfig, resume: Resume | None, save_path: Path | None, algorithm: Algorithm) -> RunFolder:
-    """A new folder, or the resumed one with the settings of now."""
-    if resume is None:
-        return RunFolder.create(save_path, algo=algorithm.name, config_toml=config.to_toml())
-    resume.folder.rewrite_config(config.to_toml())
-    return resume.folder
+def run_folder(
+    stack: ExitStack, resume: Resume | None, save_path: Path | None, algo: str, config_toml: str
+) -> RunFolder:
+    """A new folder, whose lock `stack` holds from now on, or the resumed one with the settings of now."""
+    if resume is not None:
+        resume.folder.rewrite_config(config_toml)
+        return resume.folder
+    folder = RunFolder.create(save_path, algo=algo, config_toml=config_toml)
+    stack.enter_context(only_process(folder.path))
+    return folder
 
 
-def _device(train_devices: str, display: Display) -> torch.device:
+def device_of(train_devices: str, display: Display) -> torch.device:
     """The device that `train_devices` names; a GPU number on a machine without one means the CPU, said once."""
     if train_devices == "cpu" or (train_devices == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

@@ -35,14 +35,23 @@ class ResumePoint:
     state: RunState
 
 
-def newest_run(save_path: Path | None) -> RunFolder | None:
-    """What `--resume auto` means: the run in `save_path`, or else the one under `runs/` that was started last."""
+def newest_run(save_path: Path | None, *, supervised: bool = False) -> RunFolder | None:
+    """What `--resume auto` means: the run in `save_path`, or else the one under `runs/` that was started last.
+
+    supervised: look under `runs/` for runs of `dapo sft`, not for those of `dapo train`.
+    """
     if save_path is not None:
         folder = RunFolder(save_path)
         return folder if os.path.isfile(folder.config) else None
     # Each start writes config.toml anew, a resumed one too.
-    found = [RunFolder(config.parent) for config in Path("runs").glob("*/config.toml")]
+    configs = [config for config in Path("runs").glob("*/config.toml") if is_supervised(config) == supervised]
+    found = [RunFolder(config.parent) for config in configs]
     return max(found, key=lambda folder: (folder.config.stat().st_mtime_ns, folder.path.name), default=None)
+
+
+def is_supervised(config: Path) -> bool:
+    """Whether a run's `config.toml` was written by `dapo sft`."""
+    return "\n[sft]\n" in "\n" + config.read_text(encoding="utf-8", errors="replace")
 
 
 def find_resume_point(

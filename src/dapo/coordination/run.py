@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,17 @@ from dapo.coordination.step_metrics import Value, collection_metrics, reward_met
 from dapo.coordination.stopping import StopRequest
 from dapo.errors import DapoError, DataError
 from dapo.models.loading import save_model
+from dapo.records import TrainedTokens
 from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
 from dapo.tracking.alarms import alarms
 from dapo.tracking.display import BeforeAfter, CollectionProgress, Display, Outcome
-from dapo.training.batch import JudgedGroup, answers_of, judge_groups
+from dapo.training.batch import JudgedGroup, answers_of, by_group, judge_groups
 from dapo.training.settings import learning_rate
 from dapo.training.update import UpdateStats
+
+Trained = Sequence[Sequence[TrainedTokens | None] | None]
+"""What the loss saw of each answer, group by group; None where it saw none."""
 
 
 def train(
@@ -69,6 +73,7 @@ class Run:
         """Updates made: the version of the present weights."""
         self.history = parts.history
         """The lines of metrics.jsonl so far."""
+        self._rollout_tokens = sum(line.get("rollout_tokens") or 0 for line in self.history)
         self.skipped_updates = state.skipped_updates if state else 0
         self._failures_before = state.reward_failures if state else 0
         self._boundary = state
@@ -86,7 +91,7 @@ class Run:
         while self._goes_on:
             collection = self._collect()
             if not collection.groups:
-                self._log_rollouts(collection, [], self.updates + 1)  # for the update that the data did not reach
+                self._log_rollouts(collection, self.updates + 1)  # for the update that the data did not reach
                 break
             after = self._step(collection)
             self._boundary = self._state(after)
@@ -116,15 +121,26 @@ class Run:
             return before
         state = self.parts.resumed.state
         restore_random_states(dict(state.random))
-        if self.config.run.max_steps is not None and self.updates >= self.config.run.max_steps:
-            self.display.notice(f"nothing is left to do: {self.updates} updates are made, max_steps is reached")
+        if self._limit_reached:
+            self.display.notice(
+                f"nothing is left to do: {self.updates} updates are made, {self._limit_reached} is reached"
+            )
         comparable = self.parts.held_out is not None and state.fingerprint.held_out == self.parts.fingerprint.held_out
         return self._recorded(0) if comparable else {}
 
     @property
     def _goes_on(self) -> bool:
-        limit = self.config.run.max_steps
-        return self.stop.signal is None and (limit is None or self.updates < limit)
+        return self.stop.signal is None and self._limit_reached is None
+
+    @property
+    def _limit_reached(self) -> str | None:
+        """The setting that ends the run here; None while it goes on."""
+        run = self.config.run
+        if run.max_steps is not None and self.updates >= run.max_steps:
+            return "max_steps"
+        if run.max_rollout_tokens is not None and self._rollout_tokens >= run.max_rollout_tokens:
+            return "max_rollout_tokens"
+        return None
 
     def _collect(self) -> Collection:
         """The groups of the next update. A run that fails here loses nothing: it is saved as it was before."""
@@ -143,12 +159,13 @@ class Run:
     def _step(self, collection: Collection) -> dict[str, Value]:
         """One update and what is written of it; returns the held-out result, if one was due."""
         judged = judge_groups(collection.groups, self.parts.algorithm, self.config.rollout.max_new_tokens)
-        metrics = self._update(judged)
+        metrics, trained = self._update(judged)
         self.updates += 1
         metrics |= self._account(collection, judged, metrics)
+        self._rollout_tokens += int(metrics["rollout_tokens"] or 0)
         measured = self._measure() if self._measurement_due else {}
         self._write(self.updates, metrics | measured)
-        self._log_rollouts(collection, judged, self.updates)
+        self._log_rollouts(collection, self.updates, judged, trained)
         return measured
 
     def _state(self, measured: Mapping[str, Value]) -> RunState:
@@ -222,7 +239,7 @@ class Run:
         run = self.config.run
         if run.eval_interval is not None and self.updates % run.eval_interval == 0:
             return True
-        return self.updates == run.max_steps or (self.parts.stream.exhausted and not len(self.sampler.buffer))
+        return self._limit_reached is not None or (self.parts.stream.exhausted and not len(self.sampler.buffer))
 
     def _introduce(self) -> None:
         config, parts = self.config, self.parts
@@ -240,20 +257,21 @@ class Run:
                 "lower mini_bs or gradient_accumulation_steps to make more"
             )
 
-    def _update(self, judged: list[JudgedGroup]) -> dict[str, Value]:
-        """One update on the judged groups; without a gradient when no answer is better than another."""
+    def _update(self, judged: list[JudgedGroup]) -> tuple[dict[str, Value], Trained]:
+        """One update on the judged groups, its metrics and what the loss saw of each answer; without a gradient when
+        no answer is better than another."""
         lr = learning_rate(self.config.training, self.updates, self.config.run.max_steps)
         answers = answers_of(judged, self.parts.algorithm)
         if not any(answer.advantage for answer in answers):
             self.display.warning(f"update {self.updates + 1} is skipped: every group agrees, so nothing can be learned")
-            return {"loss": 0.0, "lr": lr, "optimizer_steps": 0, "trained_tokens": 0}
+            return {"loss": 0.0, "lr": lr, "optimizer_steps": 0, "trained_tokens": 0}, [None] * len(judged)
         started = time.perf_counter()
         stats: UpdateStats = self.parts.trainer.update(answers, lr, self.display.updating)
         self.parts.clock.add("update", started)
         self.skipped_updates += len(stats.skipped)
         for skipped in stats.skipped:
             self.display.warning(f"an optimizer step of update {self.updates + 1} is skipped: {skipped}")
-        return update_metrics(stats, lr)
+        return update_metrics(stats, lr), by_group(judged, self.parts.algorithm, stats.trained)
 
     def _account(self, collection: Collection, judged: list[JudgedGroup], update: dict[str, Value]) -> dict[str, Value]:
         """What there is to say of this update besides the optimizer steps."""
@@ -276,11 +294,13 @@ class Run:
         for alarm in alarms(self.history, self.config.alarms):
             self.display.warning(alarm)
 
-    def _log_rollouts(self, collection: Collection, judged: list[JudgedGroup], step: int) -> None:
-        for group in judged:
-            self.parts.rollouts.write(step, group.group, "trained", group.penalties, group.advantages)
+    def _log_rollouts(
+        self, collection: Collection, step: int, judged: Sequence[JudgedGroup] = (), trained: Trained = ()
+    ) -> None:
+        for group, tokens in zip(judged, trained, strict=True):
+            self.parts.rollouts.write(step, group.group, "trained", group.penalties, group.advantages, tokens)
         for other, fate in collection.others:
-            self.parts.rollouts.write(step, other, fate, None, None)
+            self.parts.rollouts.write(step, other, fate)
 
     def _measure(self) -> dict[str, Value]:
         """Accuracy on the held-out data; empty when there is none."""

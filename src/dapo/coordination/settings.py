@@ -20,6 +20,8 @@ class RunSettings:
     """Times that the data is gone through; a collection goes on over the border between two."""
     max_steps: int | None = None
     """Most updates. The run ends at this or at the end of the data, whichever comes first."""
+    max_rollout_tokens: int | None = None
+    """No update begins once the answers had so many tokens, dropped ones included: for comparisons at equal cost."""
     seed: int = 1
     """Decides the order of the data and every token drawn."""
     eval_dataset_path: str | None = None
@@ -44,7 +46,7 @@ class RunSettings:
     """Agentic rollouts, which are not built yet."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "max_steps", "eval_interval", "eval_n", "keep_checkpoints"):
+        for name in ("epochs", "max_steps", "max_rollout_tokens", "eval_interval", "eval_n", "keep_checkpoints"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}", fix="use at least 1")

@@ -16,6 +16,20 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories without a shape: control, format, half surrogate, line and paragraph separator."""
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a display says of the updates of one kind of run."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Label and metric of each number."""
+    curves: tuple[tuple[str, str], ...]
+    """Label and metric of each curve, most important first."""
+    groups: bool
+    """Whether updates are made of groups, of which some are kept."""
+    line_seconds: float = 0.0
+    """A log gets at most one line in so many seconds, those with a held-out result and the last one aside."""
+
+
 COLUMNS = (
     ("reward", "candidate_reward_mean"),
     ("held-out", "heldout_accuracy"),
@@ -25,7 +39,22 @@ COLUMNS = (
     ("tok/s", "rollout_tokens_per_s"),
     ("time", "seconds_total"),
 )
-"""What every display says of an update: label and metric."""
+"""What every display says of an update of `dapo train`: label and metric."""
+
+REINFORCED = View(COLUMNS, (("reward", "candidate_reward_mean"), ("held-out", "heldout_accuracy")), groups=True)
+SUPERVISED = View(
+    (
+        ("loss", "loss"),
+        ("held-out", "heldout_loss"),
+        ("perplexity", "perplexity"),
+        ("lr", "lr"),
+        ("tok/s", "train_tokens_per_s"),
+        ("epoch", "epoch"),
+    ),
+    (("loss", "loss"), ("held-out", "heldout_loss")),
+    groups=False,
+    line_seconds=2.0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +116,7 @@ class Display(Protocol):
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
 
-    def start(self, title: str, facts: Mapping[str, str], total_steps: int | None) -> None:
+    def start(self, title: str, facts: Mapping[str, str], total_steps: int | None, view: View = REINFORCED) -> None:
         """The run begins. facts: `model` -> name and the like; total_steps: updates to make, None if unknown."""
 
     def collecting(self, progress: CollectionProgress) -> None:

@@ -59,7 +59,7 @@ class JsonLines:
     def _cannot_write(self, error: OSError) -> DapoError:
         return DapoError(
             f"cannot write {self.path}: {error.strerror or error}",
-            fix="free the disk or mend the folder's permissions, then go on with `dapo train --resume`",
+            fix="free the disk or mend the folder's permissions, then go on with --resume",
         )
 
 

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dapo.tracking.display import COLUMNS, CollectionProgress, Outcome, before_after_table, printable
+from dapo.tracking.display import REINFORCED, CollectionProgress, Outcome, View, before_after_table, printable
 from dapo.tracking.metrics import METRICS, MetricValue
 from dapo.tracking.numbers import compact, count, duration, rough
 from dapo.tracking.pace import Pace
@@ -27,7 +27,8 @@ _LINES_BESIDE_TABLE = 15
 _UNKNOWN_TOTAL = 50
 """Updates that a curve's width stands for, at first, when the number of updates is not known."""
 
-_SHOWN_FROM = {"entropy": 80, "pg_clipfrac": 90, "rollout_tokens_per_s": 70}
+_CURVE_STYLES = ("cyan", "green")
+_SHOWN_FROM = {"entropy": 80, "pg_clipfrac": 90, "rollout_tokens_per_s": 70, "perplexity": 80, "lr": 70}
 """Metric -> the terminal width from which its column is shown; the others always are."""
 _KEPT_AT = 3
 """Column of the groups kept, the only cell made of two metrics."""
@@ -53,8 +54,9 @@ class LiveDisplay:
         self._started = clock()
         self._done = 0
         self._activity: CollectionProgress | tuple[str, int, int, str] | None = None
-        self._rewards: dict[int, float] = {}
-        self._heldout: dict[int, float] = {}
+        self._view = REINFORCED
+        self._curve_values: dict[str, dict[int, float]] = {name: {} for _, name in REINFORCED.curves}
+        """Metric -> update -> value."""
         self._rows: tuple[_Row, ...] = ()
 
     def __enter__(self) -> Self:
@@ -63,8 +65,9 @@ class LiveDisplay:
     def __exit__(self, *exception: object) -> None:
         self._live.stop()
 
-    def start(self, title: str, facts: Mapping[str, str], total_steps: int | None) -> None:
-        self._title, self._total = printable(title), total_steps
+    def start(self, title: str, facts: Mapping[str, str], total_steps: int | None, view: View = REINFORCED) -> None:
+        self._title, self._total, self._view = printable(title), total_steps, view
+        self._curve_values = {name: {} for _, name in view.curves}
         self._facts = Text()
         for name, value in facts.items():
             # A fact stays in one piece when the line wraps.
@@ -91,7 +94,7 @@ class LiveDisplay:
         else:
             self._pace.update_done(now)
         self._done = step
-        for curve, name in ((self._rewards, "candidate_reward_mean"), (self._heldout, "heldout_accuracy")):
+        for name, curve in self._curve_values.items():
             value = metrics.get(name)
             if value is not None and math.isfinite(value):
                 curve[step] = value
@@ -164,11 +167,8 @@ class LiveDisplay:
     def _curves(self, bar: int) -> list[_Line]:
         lines: list[_Line] = []
         total = self._total or max(_UNKNOWN_TOTAL, self._done)
-        for label, name, values, style in (
-            ("reward", "candidate_reward_mean", self._rewards, "cyan"),
-            ("held-out", "heldout_accuracy", self._heldout, "green"),
-        ):
-            seen = values.copy()  # the run loop may add to it meanwhile
+        for (label, name), style in zip(self._view.curves, _CURVE_STYLES, strict=True):
+            seen = self._curve_values[name].copy()  # the run loop may add to it meanwhile
             if seen:
                 first, last = seen[min(seen)], seen[max(seen)]
                 words = [METRICS[name].text(last)]
@@ -178,16 +178,20 @@ class LiveDisplay:
         return [("", "", []), *lines] if lines else []
 
     def _table(self) -> RenderableType:
-        columns = [(label, name) for label, name in COLUMNS if self._console.width >= _SHOWN_FROM.get(name, 0)]
+        columns = [
+            (label, name) for label, name in self._view.columns if self._console.width >= _SHOWN_FROM.get(name, 0)
+        ]
         table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
         headers = ["update", *(label for label, _ in columns)]
-        headers.insert(_KEPT_AT, "kept")
+        if self._view.groups:
+            headers.insert(_KEPT_AT, "kept")
         for header in headers:
             table.add_column(header, justify="right", no_wrap=True)
         shown = max(1, min(_TABLE_ROWS, self._console.height - _LINES_BESIDE_TABLE))
         for step, metrics in self._rows[-shown:]:
             cells = [str(step), *(METRICS[name].text(metrics.get(name)) for _, name in columns)]
-            cells.insert(_KEPT_AT, _kept(metrics))
+            if self._view.groups:
+                cells.insert(_KEPT_AT, _kept(metrics))
             table.add_row(*cells, style="bold" if step == self._done else None)
         return table
 

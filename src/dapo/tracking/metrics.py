@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dapo.tracking.numbers import compact, count, duration, one_digit, percent, scientific, three_digits
+from dapo.tracking.numbers import compact, count, duration, one_digit, percent, scientific, significant, three_digits
 
 MetricValue = float | int | None
 """A metric of one update; None where it has no value (no held-out evaluation, no token to average over)."""
@@ -53,6 +53,12 @@ METRICS: Mapping[str, Metric] = {
         ),
         ("dapo_all_correct_groups", "groups", count, "generated groups in which every answer is right"),
         ("dapo_all_wrong_groups", "groups", count, "generated groups in which every answer is wrong"),
+        (
+            "dapo_all_correct_share",
+            "share",
+            three_digits,
+            "groups in which every answer is right over generated groups",
+        ),
         ("dapo_buffered_groups", "groups", count, "qualified groups kept for the next update"),
         ("dapo_stale_groups", "groups", count, "kept groups dropped since they grew older than max_staleness"),
         # rewards
@@ -67,7 +73,8 @@ METRICS: Mapping[str, Metric] = {
         ),
         ("reward_failures", "answers", count, "answers scored 0 since their reward could not be computed"),
         # the update
-        ("loss", "", scientific, "the loss, over the response tokens of each optimizer step, mean over the steps"),
+        ("loss", "", significant, "the loss, over the response tokens of each optimizer step, mean over the steps"),
+        ("perplexity", "", significant, "exp of the mean negative log-likelihood of the trained tokens; `dapo sft`"),
         ("grad_norm", "", three_digits, "global gradient norm before clipping, mean over the optimizer steps"),
         ("lr", "", scientific, "learning rate of the last optimizer step"),
         (
@@ -86,6 +93,12 @@ METRICS: Mapping[str, Metric] = {
         ("pg_clipfrac", "share of tokens", percent, "trained tokens whose clip was active"),
         ("pg_clipfrac_lower", "share of tokens", percent, "trained tokens held at the lower clip bound"),
         ("pg_clipfrac_upper", "share of tokens", percent, "trained tokens held at the upper clip bound"),
+        (
+            "up_clipped_prob_mean",
+            "probability",
+            three_digits,
+            "probability, when they were drawn, of the tokens held at the upper clip bound, mean over those tokens",
+        ),
         ("rollout_logprobs_mean", "nats", three_digits, "log-probability of the trained tokens when they were sampled"),
         ("train_logprobs_mean", "nats", three_digits, "log-probability of the trained tokens when they were trained"),
         (
@@ -107,7 +120,12 @@ METRICS: Mapping[str, Metric] = {
         ("response_length_max", "tokens", count, "tokens of the longest generated answer"),
         ("truncated_share", "share of answers", percent, "generated answers cut at max_new_tokens"),
         # work and time
-        ("rollout_tokens", "tokens", compact, "answer tokens generated for this update"),
+        (
+            "rollout_tokens",
+            "tokens",
+            compact,
+            "answer tokens of the groups that were trained or dropped in this update",
+        ),
         ("trained_tokens", "tokens", compact, "answer tokens trained in this update"),
         ("rollout_tokens_per_s", "tokens/s", compact, "answer tokens generated per second of generation"),
         ("train_tokens_per_s", "tokens/s", compact, "answer tokens trained per second of the update"),
@@ -117,6 +135,12 @@ METRICS: Mapping[str, Metric] = {
         ("seconds_total", "s", duration, "time from the end of the update before to the end of this one"),
         ("epoch", "epochs", count, "passes over the data that were complete, from 0"),
         # evaluation
+        (
+            "heldout_loss",
+            "nats",
+            significant,
+            "mean negative log-likelihood of the tokens of held-out demonstrations; `dapo sft`",
+        ),
         ("heldout_accuracy", "share of answers", three_digits, "answers to held-out prompts that are right"),
         ("heldout_response_length", "tokens", one_digit, "tokens per answer to the held-out prompts"),
     )

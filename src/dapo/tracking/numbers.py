@@ -20,6 +20,11 @@ def scientific(value: float) -> str:
     return f"{value:.2e}"
 
 
+def significant(value: float) -> str:
+    """2.3 -> `2.30`, 257.8 -> `258`, 0.01234 -> `0.0123`, 0.000001 -> `1.00e-06`: three digits of any size."""
+    return f"{value:#.3g}".rstrip(".")
+
+
 def count(value: float) -> str:
     """1234567 -> `1,234,567`"""
     return f"{value:,.0f}"

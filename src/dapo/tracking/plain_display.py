@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Self, TextIO
 
-from dapo.tracking.display import COLUMNS, CollectionProgress, Outcome, before_after_table, printable
+from dapo.tracking.display import REINFORCED, CollectionProgress, Outcome, View, before_after_table, printable
 from dapo.tracking.metrics import MetricValue, metric
 from dapo.tracking.numbers import compact, rough
 from dapo.tracking.pace import Pace
@@ -27,6 +27,7 @@ class PlainDisplay:
         self._clock = clock
         self._pace = Pace()
         self._total: int | None = None
+        self._view = REINFORCED
         self._silent = False
         self._last_line = clock()
 
@@ -36,8 +37,8 @@ class PlainDisplay:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def start(self, title: str, facts: Mapping[str, str], total_steps: int | None) -> None:
-        self._total = total_steps
+    def start(self, title: str, facts: Mapping[str, str], total_steps: int | None, view: View = REINFORCED) -> None:
+        self._total, self._view = total_steps, view
         self._line(title)
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
@@ -69,8 +70,10 @@ class PlainDisplay:
             self._pace.begin(now)
         else:
             self._pace.update_done(now)
+        if now - self._last_line < self._view.line_seconds and step != self._total and not _measured(metrics):
+            return
         parts = [self._update(step)]
-        for label, name in COLUMNS:
+        for label, name in self._view.columns:
             if metrics.get(name) is not None:
                 parts.append(f"{label} {metric(name).text(metrics[name])}")
         generated = metrics.get("dapo_generated_groups")
@@ -115,3 +118,7 @@ class PlainDisplay:
             self._stream.flush()
         except OSError:
             self._silent = True
+
+
+def _measured(metrics: Mapping[str, MetricValue]) -> bool:
+    return any(name.startswith("heldout_") for name in metrics)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dapo.errors import ConfigError
 
-_ANOTHER = "choose another --save-path, or go on with that run: `dapo train --resume {path}`"
+_ANOTHER = "choose another --save-path, or go on with that run: --resume {path}"
 _SAME_SECOND = 1000
 """Runs of one algorithm that may start within one second under default names."""
 
@@ -67,7 +67,7 @@ class RunFolder:
         if not os.path.isfile(folder.config):  # unlike Path's own, False for a name that no folder can have
             raise ConfigError(
                 f"{path} is not a run folder: it has no {folder.config.name}",
-                fix="give the folder that `dapo train` named when the run started",
+                fix="give the folder that was named when the run started",
             )
         return folder
 
