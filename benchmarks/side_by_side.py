@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -123,7 +124,14 @@ class Contestant:
 
 def take_turns(turns: Sequence[tuple[Contestant, Mapping[str, Any]]], runs: int) -> list[list[Figures]]:
     """The figures of every run, by turn. turns: who runs what, one after the other, in every round."""
-    rounds = [[contestant.run(**task) for contestant, task in turns] for _ in range(runs)]
+    rounds, started = [], time.monotonic()
+    for number in range(runs):
+        rounds.append([contestant.run(**task) for contestant, task in turns])
+        left = (time.monotonic() - started) / (number + 1) * (runs - number - 1)
+        seconds = ", ".join(
+            f"{side.name} {run['seconds']:.1f} s" for (side, _), run in zip(turns, rounds[-1], strict=True)
+        )
+        print(f"round {number + 1} of {runs}: {seconds}; about {left / 60:.0f} min left", file=sys.stderr)
     return [list(figures) for figures in zip(*rounds, strict=True)]
 
 

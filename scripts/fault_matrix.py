@@ -53,7 +53,7 @@ PLACES = {
     "saving: sync": ("dapo.checkpoints.whole_folder", "_sync_tree"),
     "saving: rename": ("dapo.checkpoints.whole_folder", "_replace"),
     "forgetting old ones": ("dapo.checkpoints.whole_folder", "remove"),
-    "final export": ("dapo.coordination.run", "Run._export"),
+    "final export": ("dapo.coordination.saving", "Saving.export"),
 }
 """Where a run can be interrupted: label -> module, function."""
 TIMINGS = ("seconds_", "rollout_tokens_per_s", "train_tokens_per_s")

@@ -9,16 +9,15 @@ from pathlib import Path
 
 from dapo.checkpoints.random_states import random_states, restore_random_states, seed_random_states
 from dapo.checkpoints.run_state import RunState
-from dapo.checkpoints.whole_folder import sync_file, written_whole
 from dapo.config import RunConfig
 from dapo.coordination.generation import ScoredGeneration
 from dapo.coordination.held_out import measure_held_out
 from dapo.coordination.parts import Parts, assemble
 from dapo.coordination.resume import Resume
+from dapo.coordination.saving import Saving
 from dapo.coordination.step_metrics import Value, collection_metrics, reward_metrics, time_metrics, update_metrics
 from dapo.coordination.stopping import StopRequest
 from dapo.errors import DapoError, DataError
-from dapo.models.loading import save_model
 from dapo.records import TrainedTokens
 from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
@@ -79,8 +78,7 @@ class Run:
         self._boundary = state
         """The run right after the last update. What is saved is this, so that a collection that is given up, or
         that finds the data at its end, is done again by whoever goes on."""
-        self._saved = state
-        """The state that the newest checkpoint holds."""
+        self.saving = Saving(self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, saved=state)
         self._step_began = time.perf_counter()
         self._tokens_before = 0
 
@@ -96,9 +94,10 @@ class Run:
             after = self._step(collection)
             self._boundary = self._state(after)
             if self._save_due:
-                self._save()
+                self.saving.checkpoint(self._boundary)
         if self.stop.signal is not None:
-            return self._stopped()
+            self.display.notice(self.saving.stopped(self._boundary, "train"))
+            return self.parts.folder.path
         if not self.updates:
             raise DataError(
                 f"the data ended before one update: {self.sampler.counts.generated} groups, none of which disagreed",
@@ -106,8 +105,8 @@ class Run:
             )
         if before and not after:
             after = self._recorded(self.updates) or self._measure_at_the_end()
-        self._save()
-        self._export()
+        self.saving.checkpoint(self._boundary)
+        self.saving.export()
         self._conclude(before, after)
         return self.parts.folder.path
 
@@ -150,8 +149,8 @@ class Run:
         except DapoError:
             if self.updates:
                 try:
-                    self._save()
-                    self._export()
+                    self.saving.checkpoint(self._boundary)
+                    self.saving.export()
                 except DapoError as second:
                     self.display.warning(second.problem)
             raise
@@ -194,30 +193,6 @@ class Run:
             return False
         best = self.parts.checkpoints.best()
         return best is None or state.heldout_accuracy >= best[1]
-
-    def _save(self) -> None:
-        """Save the run as it was after its last update, unless that is saved already; then forget old ones."""
-        state, run = self._boundary, self.config.run
-        if state is None or state is self._saved:
-            return
-        for log in (self.parts.folder.metrics, self.parts.folder.rollouts):
-            if log.exists():
-                sync_file(log)  # a checkpoint must not outlive, on the disk, the lines that lead to it
-        self.parts.checkpoints.save(self.parts.model, self.parts.trainer.optimizer_state(), state)
-        self._saved = state
-        self.parts.checkpoints.forget(run.keep_checkpoints, keep_best=run.keep_best)
-
-    def _export(self) -> None:
-        with written_whole(self.parts.folder.final) as aside:
-            save_model(self.parts.model, aside)
-
-    def _stopped(self) -> Path:
-        """Save and say how to go on."""
-        self._save()
-        folder = self.parts.folder.path
-        saved = f"saved after update {self.updates}" if self.updates else "stopped before the first update"
-        self.display.notice(f"{saved}; go on with: dapo train --resume {folder}")
-        return folder
 
     def _recorded(self, step: int) -> dict[str, Value]:
         """The held-out result that was written for a step; empty when there is none."""

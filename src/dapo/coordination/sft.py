@@ -11,14 +11,13 @@ import torch
 
 from dapo.checkpoints.random_states import random_states, restore_random_states, seed_random_states
 from dapo.checkpoints.run_state import RunState
-from dapo.checkpoints.whole_folder import sync_file, written_whole
 from dapo.coordination.resume import Resume
+from dapo.coordination.saving import Saving
 from dapo.coordination.sft_parts import SftParts, assemble
 from dapo.coordination.sft_settings import SftConfig
 from dapo.coordination.step_metrics import Value
 from dapo.coordination.stopping import StopRequest
 from dapo.data.demonstrations import Demonstration
-from dapo.models.loading import save_model
 from dapo.tracking.display import SUPERVISED, BeforeAfter, Display, Outcome
 from dapo.training.batch import Answer
 from dapo.training.packing import pack, split_by_tokens
@@ -79,8 +78,9 @@ class SftRun:
         self.total = self._total()
         """Updates of the whole run."""
         self.skipped_updates = state.skipped_updates if state else 0
-        self._saved_at = self.updates if state else None
-        """Updates made when the newest checkpoint was written."""
+        self._boundary = state
+        """The run right after the last update."""
+        self.saving = Saving(self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, saved=state)
 
     def train(self) -> Path:
         self._introduce()
@@ -90,12 +90,12 @@ class SftRun:
             after = self._step()
             interval = self.config.run.save_interval
             if interval and self.updates % interval == 0:
-                self._save()
+                self.saving.checkpoint(self._boundary)
         if self.stop.signal is not None:
-            return self._stopped()
-        self._save()
-        with written_whole(self.parts.folder.final) as aside:
-            save_model(self.parts.model, aside)
+            self.display.notice(self.saving.stopped(self._boundary, "sft"))
+            return self.parts.folder.path
+        self.saving.checkpoint(self._boundary)
+        self.saving.export()
         self._conclude(before, after)
         return self.parts.folder.path
 
@@ -145,6 +145,7 @@ class SftRun:
         due = self.updates == self.total or (run.eval_interval and self.updates % run.eval_interval == 0)
         measured = self._measure() if due else {}
         self._write(self.updates, metrics | measured)
+        self._boundary = self._state()
         return measured
 
     def _lr(self) -> float:
@@ -185,12 +186,8 @@ class SftRun:
         lines = [line for line in self.parts.history if line["step"] == step and "heldout_loss" in line]
         return {"heldout_loss": lines[-1]["heldout_loss"]} if lines else {}
 
-    def _save(self) -> None:
-        """Write a checkpoint, unless there is one of these weights, and forget old ones."""
-        if self.updates == self._saved_at:
-            return
-        sync_file(self.parts.folder.metrics)  # a checkpoint must not outlive, on the disk, the lines that lead to it
-        state = RunState(
+    def _state(self) -> RunState:
+        return RunState(
             updates=self.updates,
             position=self.parts.stream.position,
             buffered=(),
@@ -200,18 +197,6 @@ class SftRun:
             random=random_states(),
             fingerprint=self.parts.fingerprint,
         )
-        self.parts.checkpoints.save(self.parts.model, self.parts.trainer.optimizer_state(), state)
-        self._saved_at = self.updates
-        self.parts.checkpoints.forget(self.config.run.keep_checkpoints, keep_best=False)
-
-    def _stopped(self) -> Path:
-        """Save and say how to go on."""
-        folder = self.parts.folder.path
-        if self.updates:
-            self._save()
-        saved = f"saved after update {self.updates}" if self.updates else "stopped before the first update"
-        self.display.notice(f"{saved}; go on with: dapo sft --resume {folder}")
-        return folder
 
     def _conclude(self, before: Mapping[str, Value], after: Mapping[str, Value]) -> None:
         rows = []

@@ -1,0 +1,49 @@
+"""What a run leaves behind: checkpoints on its way, the model at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dapo.checkpoints.run_state import RunState
+from dapo.checkpoints.store import CheckpointStore
+from dapo.checkpoints.whole_folder import sync_file, written_whole
+from dapo.coordination.settings import RunSettings
+from dapo.models.language_model import LanguageModel
+from dapo.models.loading import save_model
+from dapo.tracking.run_folder import RunFolder
+from dapo.training.update import Trainer
+
+
+@dataclass
+class Saving:
+    """Saves one run."""
+
+    settings: RunSettings
+    folder: RunFolder
+    checkpoints: CheckpointStore
+    model: LanguageModel
+    trainer: Trainer
+    saved: RunState | None
+    """The state that the newest checkpoint holds."""
+
+    def checkpoint(self, state: RunState | None) -> None:
+        """Save the run as it was in `state`, unless that is None or saved already; then forget old ones."""
+        if state is None or state is self.saved:
+            return
+        for log in (self.folder.metrics, self.folder.rollouts):
+            if log.exists():
+                sync_file(log)  # a checkpoint must not outlive, on the disk, the lines that lead to it
+        self.checkpoints.save(self.model, self.trainer.optimizer_state(), state)
+        self.saved = state
+        self.checkpoints.forget(self.settings.keep_checkpoints, keep_best=self.settings.keep_best)
+
+    def export(self) -> None:
+        """Write the model as it is now to `final/`."""
+        with written_whole(self.folder.final) as aside:
+            save_model(self.model, aside)
+
+    def stopped(self, state: RunState | None, command: str) -> str:
+        """Save after a request to stop; returns what a person is told. command: of `dapo`, that goes on."""
+        self.checkpoint(state)
+        saved = f"saved after update {state.updates}" if state else "stopped before the first update"
+        return f"{saved}; go on with: dapo {command} --resume {self.folder.path}"
