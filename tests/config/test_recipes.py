@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from dapo.config import load_config
+from dapo.config import RunConfig, load_config
+from dapo.config import load as load_any
+from dapo.coordination.sft_settings import SftConfig
 from dapo.errors import ConfigError
 
 TABLES = """
@@ -138,6 +140,9 @@ def test_resolved_settings_hold_defaults_but_not_what_is_unset_or_cannot_act(loa
         assert f"\n{name} = " not in toml
 
 
-@pytest.mark.parametrize("recipe", sorted(Path(__file__).parents[2].glob("recipes/*.toml")), ids=lambda path: path.stem)
+RECIPES = sorted(Path(__file__).parents[2].glob("recipes/**/*.toml"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_recipe_of_the_project_loads(recipe: Path) -> None:
-    load_config(recipe, {})
+    load_any(SftConfig if "[sft]" in recipe.read_text() else RunConfig, recipe, {})

@@ -27,6 +27,12 @@ def test_answers_lie_behind_one_copy_of_their_prompt_and_are_predicted_from_the_
     assert out.target_R.tolist() == [7, 3, 0, 8, 2, 0]
 
 
+def test_a_group_with_two_prompts_is_an_error_since_its_answers_would_be_trained_on_the_first(packed, answer):
+    packed([answer(0, (5, 9), (7,)), answer(1, (5, 8), (7,))])
+    with pytest.raises(ValueError, match="group 3 has two prompts"):
+        packed([answer(3, (5, 9), (7,)), answer(3, (5, 8), (7,))])
+
+
 def test_the_first_answer_token_is_trained_and_the_last_prompt_token_is_not(packed, answer):
     """B24: p0 p1 r0 r1 r2: of the four next-token targets p1 r0 r1 r2 the mask is 0 1 1 1."""
     out = packed([answer(0, (5, 6), (7, 8, 9))])

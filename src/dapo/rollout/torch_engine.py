@@ -49,7 +49,7 @@ class TorchEngine:
                 )
         self._affordable_slots(max(len(prompt.tokens) + self._limit(prompt, max_new_tokens) for prompt in prompts))
 
-    @torch.no_grad()
+    @torch.inference_mode()  # cheaper than no_grad where a step is thousands of small operations
     def rollout(self, draws: Sequence[Draw], sampling: Sampling, seed: int) -> Generator[Rollout | None, None, None]:
         sequences = [sequence for draw in draws for sequence in self._sequences(draw, sampling, seed)]
         if not sequences:

@@ -38,7 +38,7 @@ def pack(
 ) -> PackedPass:
     """Pack answers of any groups. Answers that follow each other and share a group share its prompt.
 
-    horizon: max_new_tokens, for aggregations over a fixed length.
+    horizon: max_new_tokens, for aggregations over a fixed length. Raises ValueError for a group with two prompts.
     """
     tokens: list[int] = []
     predictors: list[Tensor] = []
@@ -85,6 +85,8 @@ def _by_group(answers: Sequence[Answer]) -> Iterator[list[Answer]]:
         if members and members[-1].group_id != answer.group_id:
             yield members
             members = []
+        if members and members[-1].prompt.tokens != answer.prompt.tokens:
+            raise ValueError(f"group {answer.group_id} has two prompts, but its answers share one")
         members.append(answer)
     yield members
 
