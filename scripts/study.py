@@ -1,8 +1,8 @@
 """The runs of a study: several settings, several seeds, one `dapo train` each; stopped at any time, it goes on.
 
-Runs are made side by side, one for each core, each in a process of its own with one thread: a small model does not
-use more. A run that was interrupted goes on from its newest checkpoint. Of a finished one settings and metrics are
-kept in `<results>/<row>/<seed>`, which is also what says that it is finished; model and answers are removed.
+Runs are made side by side, each in a process of its own that gets its share of the cores. A run that was interrupted
+goes on from its newest checkpoint. Of a finished one settings and metrics are kept in `<results>/<row>/<seed>`, which
+is also what says that it is finished; model and answers are removed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Study:
         with _ended_with_us(running), Live(refresh_per_second=1) as live:
             while waiting or running:
                 while waiting and len(running) < at_once:
-                    running[waiting[0]] = self._start(waiting[0])
+                    running[waiting[0]] = self._start(waiting[0], max(1, (os.cpu_count() or 1) // at_once))
                     waiting.pop(0)
                 time.sleep(POLL_S)
                 for run in [run for run, process in running.items() if process.poll() is not None]:
@@ -88,7 +88,7 @@ class Study:
     def _log(self, run: StudyRun) -> Path:
         return self._folder(run).with_suffix(".log")
 
-    def _start(self, run: StudyRun) -> subprocess.Popen[bytes]:
+    def _start(self, run: StudyRun, threads: int) -> subprocess.Popen[bytes]:
         folder = self._folder(run)
         command = [sys.executable, "-m", "dapo.cli.main", "train"]
         if any((folder / "checkpoints").glob("*")):
@@ -100,9 +100,7 @@ class Study:
             command += run.flags
         folder.parent.mkdir(parents=True, exist_ok=True)
         with self._log(run).open("ab") as log:
-            return subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-            )
+            return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
 
     def _finish(self, run: StudyRun, exit_code: int) -> None:
         if exit_code:
