@@ -82,7 +82,8 @@ class _TokenLogprobs(torch.autograd.Function):
 def _scaled(block_logits: Tensor, part: slice, block: slice, temperature: float) -> Tensor:
     """A slice of a block's logits over the temperature; a fresh float32 tensor."""
     rows = block_logits[part.start - block.start : part.stop - block.start]
-    return torch.div(rows, temperature) if rows.dtype == torch.float32 else rows.float().div_(temperature)
+    fresh = rows.to(torch.float32, copy=True)
+    return fresh if temperature == 1 else fresh.div_(temperature)
 
 
 def _blocks(hidden: Tensor, head: Tensor) -> list[slice]:
