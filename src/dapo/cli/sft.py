@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dapo.cli.setting_flags import add_setting_flags
-from dapo.cli.train import add_resume_flags, run_to_resume
-from dapo.config import load
+from dapo.cli.train import add_resume_flags, run_loop
 from dapo.coordination.sft_settings import NEVER_ACTS, SftConfig
+
+if TYPE_CHECKING:
+    from dapo.coordination.resume import Resume
+    from dapo.coordination.stopping import StopRequest
+    from dapo.tracking.display import Display
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,20 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    flags = {name: value for name, value in vars(arguments).items() if name in SftConfig.owners()}
-    folder = run_to_resume(arguments, supervised=True)
-    if folder is not None:
-        flags["save_path"] = str(folder.path)
-    config = load(SftConfig, arguments.recipe, flags, saved=folder.config if folder else None)
+    def loop(config: SftConfig, display: Display, resume: Resume | None, stop: StopRequest) -> None:
+        from dapo.coordination.sft import train_supervised
 
-    from dapo.coordination.resume import Resume
-    from dapo.coordination.sft import train_supervised
-    from dapo.coordination.stopping import StopRequest
-    from dapo.tracking.make_display import make_display
+        train_supervised(config, display, resume=resume, stop=stop)
 
-    stop = StopRequest()
-    with make_display(sys.stdout) as display:
-        if arguments.resume == "auto" and folder is None:
-            display.notice("there is no run to go on with: starting a new one at update 0")
-        train_supervised(config, display, resume=Resume(folder, arguments.allow_changes) if folder else None, stop=stop)
-    return stop.exit_code
+    return run_loop(arguments, SftConfig, loop, supervised=True)

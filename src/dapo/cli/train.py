@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dapo.cli.setting_flags import add_setting_flags
-from dapo.config import OWNER, TABLES, load_config
+from dapo.config import TABLES, C, RunConfig, load
 from dapo.errors import ConfigError
 from dapo.tracking.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from dapo.coordination.resume import Resume
+    from dapo.coordination.stopping import StopRequest
+    from dapo.tracking.display import Display
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,14 +41,32 @@ def add_resume_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    flags = {name: value for name, value in vars(arguments).items() if name in OWNER}
-    folder = run_to_resume(arguments, supervised=False)
+    def loop(config: RunConfig, display: Display, resume: Resume | None, stop: StopRequest) -> None:
+        from dapo.coordination.run import train
+
+        train(config, display, resume=resume, stop=stop)
+
+    return run_loop(arguments, RunConfig, loop, supervised=False)
+
+
+def run_loop(
+    arguments: argparse.Namespace,
+    kind: type[C],
+    loop: Callable[[C, Display, Resume | None, StopRequest], None],
+    *,
+    supervised: bool,
+) -> int:
+    """Put the settings together, then begin the loop or go on with it; returns the exit code.
+
+    loop: imports what is slow to import itself, so that a wrong setting is said at once.
+    """
+    flags = {name: value for name, value in vars(arguments).items() if name in kind.owners()}
+    folder = run_to_resume(arguments, supervised=supervised)
     if folder is not None:
         flags["save_path"] = str(folder.path)
-    config = load_config(arguments.recipe, flags, saved=folder.config if folder else None)
+    config = load(kind, arguments.recipe, flags, saved=folder.config if folder else None)
 
     from dapo.coordination.resume import Resume
-    from dapo.coordination.run import train
     from dapo.coordination.stopping import StopRequest
     from dapo.tracking.make_display import make_display
 
@@ -49,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     with make_display(sys.stdout) as display:
         if arguments.resume == "auto" and folder is None:
             display.notice("there is no run to go on with: starting a new one at update 0")
-        train(config, display, resume=Resume(folder, arguments.allow_changes) if folder else None, stop=stop)
+        loop(config, display, Resume(folder, arguments.allow_changes) if folder else None, stop)
     return stop.exit_code
 
 

@@ -31,6 +31,12 @@ def token_logprobs(hidden: Tensor, head: Tensor, targets: Tensor, temperature: f
     return logp, entropy
 
 
+def scaled_logits(logits: Tensor, temperature: float) -> Tensor:
+    """Logits over the temperature, a fresh float32 tensor: what tokens are drawn from, and what they are scored by."""
+    fresh = logits.to(torch.float32, copy=True)
+    return fresh if temperature == 1 else fresh.div_(temperature)
+
+
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -41,7 +47,7 @@ class _TokenLogprobs(torch.autograd.Function):
             last = None  # before the next one is made
             last = hidden[block] @ head.T
             for part in _slices(block, head):
-                logits = _scaled(last, part, block, temperature)
+                logits = scaled_logits(_of_slice(last, part, block), temperature)
                 peak = logits.amax(-1, keepdim=True)
                 logits -= peak
                 mass = logits.exp()
@@ -67,10 +73,10 @@ class _TokenLogprobs(torch.autograd.Function):
                 gradient = hidden[block] @ head.T
             # The block's logits turn into their own gradient in place.
             for part in _slices(block, head):
-                logits = _scaled(gradient, part, block, ctx.temperature)
+                logits = scaled_logits(_of_slice(gradient, part, block), ctx.temperature)
                 d_logits = logits.sub_(normalizer[part, None]).exp_().mul_(-scaled[part, None])
                 d_logits.scatter_add_(-1, targets[part, None], scaled[part, None])
-                gradient[part.start - block.start : part.stop - block.start] = d_logits
+                _of_slice(gradient, part, block).copy_(d_logits)
             d_hidden[block] = gradient @ head
             of_block = gradient.T @ hidden[block]
             gradient = None
@@ -79,11 +85,9 @@ class _TokenLogprobs(torch.autograd.Function):
         return d_hidden, d_head.to(head.dtype), None, None
 
 
-def _scaled(block_logits: Tensor, part: slice, block: slice, temperature: float) -> Tensor:
-    """A slice of a block's logits over the temperature; a fresh float32 tensor."""
-    rows = block_logits[part.start - block.start : part.stop - block.start]
-    fresh = rows.to(torch.float32, copy=True)
-    return fresh if temperature == 1 else fresh.div_(temperature)
+def _of_slice(of_block: Tensor, part: slice, block: slice) -> Tensor:
+    """The rows of a slice among those of its block."""
+    return of_block[part.start - block.start : part.stop - block.start]
 
 
 def _blocks(hidden: Tensor, head: Tensor) -> list[slice]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dapo.models.token_logprobs import scaled_logits
 from dapo.rollout.settings import Sampling
 
 BLOCK = 128
@@ -37,12 +38,12 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     one. uniform: (B,) float64 in [0, 1). Where a row of logits is not finite, neither is the log-probability.
     """
     if sampling.greedy:
-        logp = (logits.float() / sampling.temperature).log_softmax(-1)
+        logp = scaled_logits(logits, sampling.temperature).log_softmax(-1)
         tokens = logp.argmax(-1)
         return DrawnTokens(tokens[row], logp.gather(-1, tokens[:, None])[row, 0])
     temperature = sampling.temperature
     if sampling.top_k > 0 or sampling.top_p < 1:
-        logits, temperature = _cut(logits.float() / temperature, sampling), 1.0
+        logits, temperature = _cut(scaled_logits(logits, temperature), sampling), 1.0
     peak, per_block = _block_masses(logits, temperature)
     upto = per_block.cumsum(-1)
     total = upto[:, -1]
@@ -52,7 +53,7 @@ def draw_tokens(logits: Tensor, row: Tensor, uniform: Tensor, sampling: Sampling
     # Rounding can put `before` above the target, which then means the block's first entry that has mass.
     rest = (target - before).clamp_(min=0)
     entry = block[:, None] * BLOCK + torch.arange(BLOCK, device=logits.device)
-    scaled = _scaled(logits[row[:, None], entry.clamp(max=logits.shape[-1] - 1)], temperature) - peak[row]
+    scaled = scaled_logits(logits[row[:, None], entry.clamp(max=logits.shape[-1] - 1)], temperature) - peak[row]
     inside = scaled.exp().masked_fill(entry >= logits.shape[-1], 0.0).double().cumsum(-1)
     offset = _never_past_the_last(torch.searchsorted(inside, rest[:, None], right=True)[:, 0], inside)
     tokens = (block * BLOCK + offset).clamp_(max=logits.shape[-1] - 1)
@@ -70,18 +71,12 @@ def _block_masses(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     size = max(1, SLICE_ENTRIES // vocabulary)
     for start in range(0, rows, size):
         part = slice(start, start + size)
-        scaled = _scaled(logits[part], temperature)
+        scaled = scaled_logits(logits[part], temperature)
         torch.amax(scaled, -1, keepdim=True, out=peak[part])
         mass = scaled.sub_(peak[part]).exp_()
         filled = torch.nn.functional.pad(mass, (0, missing)) if missing else mass  # even a pad by 0 copies
         per_block[part] = filled.view(len(mass), -1, BLOCK).sum(-1)
     return peak, per_block
-
-
-def _scaled(logits: Tensor, temperature: float) -> Tensor:
-    """A fresh float32 tensor."""
-    fresh = logits.to(torch.float32, copy=True)
-    return fresh if temperature == 1 else fresh.div_(temperature)
 
 
 def _never_past_the_last(offset: Tensor, inside: Tensor) -> Tensor:
