@@ -1,6 +1,6 @@
 """The real model on tasks of rising difficulty, before and after each algorithm, at equal tokens.
 
-    python scripts/difficulty.py [--quick] [--seeds 3] [--at-once 1]
+    python scripts/difficulty.py [--quick] [--seeds 3] [--at-once CORES]
 
 SmolLM2-135M with the settings of recipes/difficulty; a run ends once it has written its budget of tokens, so that an
 algorithm that drops groups and writes others makes fewer updates. Can be stopped at any time and started again.
@@ -10,6 +10,7 @@ Writes docs/results/difficulty. --quick makes one short run of each under runs/ 
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -20,12 +21,15 @@ from dapo.dashboard.curves import band
 
 RECIPE = Path("recipes/difficulty/base.toml")
 ALGORITHMS: dict[str, tuple[str, ...]] = {
-    "dapo": ("--on-sampling-limit", "train_partial"),
-    "grpo": (),
-    "gspo": (),
-    "dr_grpo": (),
+    "dapo": (
+        *("--dapo-overlong-buffer-len", "8", "--dapo-overlong-penalty-factor", "0.5"),
+        *("--dapo-max-num-gen-batches", "3", "--on-sampling-limit", "train_partial"),
+    ),
+    "grpo": ("--ratio", "rollout"),
+    "gspo": ("--ratio", "rollout"),
+    "dr_grpo": ("--ratio", "rollout"),
 }
-"""Name, and what it needs besides; each as its paper has it, that is with the real ratio."""
+"""Name, and the settings that make it what its paper has. Three rounds at most keep DAPO near the budget."""
 MOST_UPDATES = 100
 """The budget of tokens ends a run long before."""
 
@@ -42,19 +46,19 @@ class Task:
     @property
     def flags(self) -> tuple[str, ...]:
         train, heldout = (f"{self.path}&split={split}" for split in ("train", "heldout"))
-        return "--dataset-path", train, "--eval-dataset-path", f"{heldout}&rows=20"
+        return "--dataset-path", train, "--eval-dataset-path", f"{heldout}&rows=16"
 
 
 TASKS = (
-    Task("sums", "sums of one digit", "task:arithmetic?digits=1&operations=+"),
-    Task("products", "products of one digit", "task:arithmetic?digits=1&operations=*"),
+    Task("sums", "sums of one digit", "task:arithmetic?digits=1"),
+    Task("comparison", "the larger of two numbers of two digits", "task:comparison?digits=2"),
     Task(
         "chains",
-        "chains of two or three terms",
+        "chains of two or three terms (reasoning-gym)",
         "task:reasoning_gym/chain_sum?min_terms=2&max_terms=3&min_digits=1&max_digits=1",
     ),
-    Task("two-digits", "sums of two digits", "task:arithmetic?digits=2&operations=+"),
-    Task("letters", "counting letters in words", "task:reasoning_gym/letter_counting?min_words=2&max_words=4"),
+    Task("word-problems", "word problems of one step", "task:word_problem?steps=1"),
+    Task("two-digits", "sums of two digits", "task:arithmetic?digits=2"),
 )
 
 
@@ -62,17 +66,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, 2,000 tokens; writes no results")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--at-once", type=int, default=1, help="runs side by side (1: this model uses all cores)")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="runs side by side (one per core)")
     arguments = parser.parse_args()
     scratch = Path("runs/difficulty-quick" if arguments.quick else "runs/difficulty")
     budget = ("--max-rollout-tokens", "2000") if arguments.quick else ()
     study = Study(
         [
-            StudyRun(f"{task.name}/{algorithm}", seed, RECIPE, MOST_UPDATES, (*task.flags, *flags, *budget))
+            StudyRun(
+                f"{task.name}/{algorithm}",
+                seed,
+                RECIPE,
+                MOST_UPDATES,
+                (*task.flags, "--algo", algorithm, *flags, *budget),
+            )
             for seed in range(1, (1 if arguments.quick else arguments.seeds) + 1)
             for task in TASKS
-            for algorithm, more in ALGORITHMS.items()
-            for flags in [("--algo", algorithm, *more, *(() if algorithm == "dapo" else ("--ratio", "rollout")))]
+            for algorithm, flags in ALGORITHMS.items()
         ],
         scratch / "runs",
         scratch / "results" if arguments.quick else Path("docs/results/difficulty"),
@@ -94,7 +103,8 @@ def report(study: Study) -> str:
             "# SmolLM2-135M on tasks of rising difficulty",
             "",
             f"Made by `make difficulty`: held-out accuracy, {seeds} seeds, equally many tokens written by each "
-            "algorithm, with 95% intervals of the mean over seeds (Student's t) and the updates made.",
+            "algorithm, with 95% intervals of the mean over seeds (Student's t); then the updates that it made, and "
+            "the thousands of tokens that it wrote.",
             "",
             *(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]),
             "",
@@ -111,8 +121,9 @@ def _cells(study: Study, task: Task) -> list[str]:
 def _after(runs: list[Metrics]) -> str:
     final = [next(line["heldout_accuracy"] for line in reversed(lines) if "heldout_accuracy" in line) for lines in runs]
     updates = mean(max(line["step"] for line in lines) for lines in runs)
+    tokens = mean(sum(line.get("rollout_tokens") or 0 for line in lines) for lines in runs)
     low, high = band(final)
-    return f"{mean(final):.1%} ({low:.1%} to {high:.1%}), {updates:.0f}"
+    return f"{mean(final):.1%} ({low:.1%} to {high:.1%}); {updates:.0f}; {tokens / 1000:.1f}"
 
 
 if __name__ == "__main__":

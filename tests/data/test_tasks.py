@@ -106,7 +106,10 @@ def test_an_unknown_key_or_value_lists_the_known(query: str, reason: str) -> Non
 
 def test_an_unknown_task_suggests_the_nearest() -> None:
     assert "did you mean task:arithmetic?" in problem("task:arithmetics")
-    assert "tasks: addition, arithmetic, chain_sum, countdown, reasoning_gym/<name>" in problem("task:")
+    assert (
+        "tasks: addition, arithmetic, chain_sum, comparison, countdown, word_problem, reasoning_gym/<name>"
+        in problem("task:")
+    )
 
 
 def test_a_task_is_never_looked_up_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import operator
 import random
 from collections.abc import Callable
 
+from dapo.data.question import question_row
 from dapo.data.rows import Row
 from dapo.data.task_query import DEFAULT_ROWS, PARTS, TaskQuery, part_of
 from dapo.errors import DataError
@@ -59,7 +60,5 @@ def _problem(number: int, operations: str, size: int, split: str, members: int) 
 
 def _row(query: TaskQuery, index: int, a: int, operation: str, b: int) -> Row:
     question = f"What is {a}{operation}{b}? Reply with only the number."
-    messages = ({"role": "user", "content": question},)
     answer = str(_OPERATIONS[operation](a, b))
-    columns = {"prompt": list(messages), "answer": answer, "a": a, "b": b, "operation": operation}
-    return Row(index, f"{query.task} row {index + 1}", messages, answer, columns, plain_prompt=question + "\n")
+    return question_row(query, index, question, answer, {"a": a, "b": b, "operation": operation})

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dapo.data.question import question_row
 from dapo.data.rows import Row
 from dapo.data.task_query import DEFAULT_ROWS, TaskQuery, part_of
 from dapo.errors import DataError
@@ -79,7 +80,4 @@ def _value(text: str) -> int | float | bool | str:
 
 
 def _row(query: TaskQuery, index: int, entry: Mapping[str, Any]) -> Row:
-    messages = ({"role": "user", "content": entry["question"]},)
-    columns = {"prompt": list(messages), **entry}
-    place = f"{query.task} row {index + 1}"
-    return Row(index, place, messages, entry["answer"], columns, plain_prompt=entry["question"] + "\n")
+    return question_row(query, index, entry["question"], entry["answer"], entry)

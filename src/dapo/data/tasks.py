@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dapo.data.addition import addition_rows
 from dapo.data.arithmetic import arithmetic_rows
 from dapo.data.chain_sum import chain_sum_rows
+from dapo.data.comparison import comparison_rows
 from dapo.data.countdown import countdown_rows
 from dapo.data.reasoning_gym_task import reasoning_gym_rows
 from dapo.data.rows import Row
 from dapo.data.task_query import TaskQuery, parse_query
+from dapo.data.word_problem import word_problem_rows
 from dapo.errors import DataError
 from dapo.wording import nearest
 
@@ -20,7 +22,9 @@ _BUILT_IN: dict[str, Callable[[TaskQuery], list[Row]]] = {
     "addition": addition_rows,
     "arithmetic": arithmetic_rows,
     "chain_sum": chain_sum_rows,
+    "comparison": comparison_rows,
     "countdown": countdown_rows,
+    "word_problem": word_problem_rows,
 }
 
 
