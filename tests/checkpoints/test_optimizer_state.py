@@ -21,8 +21,8 @@ def module(dtype: torch.dtype) -> nn.Linear:
 
 
 def step(layer: nn.Linear, optimizer: MasterAdamW) -> None:
-    layer(torch.ones(1, 3, dtype=layer.weight.dtype)).pow(2).sum().backward()
-    optimizer.collect()
+    with optimizer.collecting():
+        layer(torch.ones(1, 3, dtype=layer.weight.dtype)).pow(2).sum().backward()
     optimizer.step(1e-3, Ranks())
 
 
