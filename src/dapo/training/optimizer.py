@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -36,20 +34,14 @@ class MasterAdamW:
             fused=True,
         )
 
-    @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """While entered, a gradient moves to its master as soon as a backward pass has finished it: while it is still
-        in the processor's cache, and before the next one needs memory."""
-        hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(_move_gradient, master))
-            for parameter, master in zip(self.parameters, self.masters, strict=True)
-            if master is not parameter
-        ]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+    def collect(self) -> None:
+        """Move the gradients of a finished backward pass to the masters."""
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            if master is parameter or parameter.grad is None:
+                continue
+            gradient = parameter.grad.float()
+            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+            parameter.grad = None
 
     def step(self, lr: float, ranks: Ranks) -> float:
         """Clip by the global norm, update, and write the masters back. Returns the norm before clipping.
@@ -113,11 +105,3 @@ class MasterAdamW:
         for parameter, master in zip(self.parameters, self.masters, strict=True):
             if master is not parameter:
                 parameter.copy_(master)
-
-
-def _move_gradient(master: Tensor, parameter: Tensor) -> None:
-    """Adds a parameter's gradient to its master's."""
-    assert parameter.grad is not None
-    gradient = parameter.grad.float()
-    master.grad = gradient if master.grad is None else master.grad.add_(gradient)
-    parameter.grad = None

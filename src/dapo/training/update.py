@@ -116,10 +116,9 @@ class Trainer:
         steps = [answers[start : start + per_step] for start in range(0, len(answers), per_step)]
         tally = _Tally()
         self.model.module.train()
-        with self.optimizer.collecting():
-            for number, members in enumerate(steps):
-                progress(number, len(steps))
-                self._optimizer_step(members, lr, tally)
+        for number, members in enumerate(steps):
+            progress(number, len(steps))
+            self._optimizer_step(members, lr, tally)
         self.model.module.eval()
         progress(len(steps), len(steps))
         return tally.stats(self.ranks)
@@ -133,6 +132,7 @@ class Trainer:
             places += mine
             for part in split_by_tokens([answers[place] for place in mine], self.settings.max_tokens_per_pass):
                 loss += self._pass(part, divisor, tally)
+                self.optimizer.collect()
         (loss,) = self.ranks.sums([loss])
         norm = self.optimizer.step(lr, self.ranks) if math.isfinite(loss) else math.nan
         if math.isfinite(norm):
