@@ -122,7 +122,7 @@ def _after(runs: list[Metrics]) -> str:
     final = [next(line["heldout_accuracy"] for line in reversed(lines) if "heldout_accuracy" in line) for lines in runs]
     updates = mean(max(line["step"] for line in lines) for lines in runs)
     tokens = mean(sum(line.get("rollout_tokens") or 0 for line in lines) for lines in runs)
-    low, high = band(final)
+    low, high = (min(1.0, max(0.0, edge)) for edge in band(final))
     return f"{mean(final):.1%} ({low:.1%} to {high:.1%}); {updates:.0f}; {tokens / 1000:.1f}"
 
 
