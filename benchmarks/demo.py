@@ -3,6 +3,7 @@
 The same model, prompts, reward, learning rate and groups (8 prompts x 8 answers of at most 24 tokens, 4 optimizer
 steps on them), each with its own defaults for the rest. After every such update both are measured on the same
 held-out problems, 8 answers each; measuring, loading and saving are not counted. Every run has a seed of its own.
+TRL's is ended once it has taken PATIENCE times as long as ours with the same seed.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from side_by_side import Contestant, Figures, Requests, serve_if_contestant
+from side_by_side import Contestant, Figures, Requests, serve_if_contestant, show_round
 
 STEPS_PER_UPDATE = 4
 """Optimizer steps on the 64 answers of an update, 16 answers each: the recipe's mini_bs."""
+PATIENCE = 5
+"""After so many times our seconds TRL's run has lost by more than needs showing. A whole one can take half an hour."""
 
 
 def dapo(options: dict[str, Any], requests: Requests) -> None:
@@ -73,14 +76,15 @@ def dapo(options: dict[str, Any], requests: Requests) -> None:
 
 
 def trl(options: dict[str, Any], requests: Requests) -> None:
-    """Each task is a training from the start, ended once the target is reached."""
+    """Each task is a training from the start, ended once the target is reached or the task's seconds are over."""
     from transformers import TrainerCallback
     from trl_trainer import held_out_accuracy, make_trainer
 
     class Watcher(TrainerCallback):
         """Times every step, and measures on the held-out problems after each update."""
 
-        def __init__(self) -> None:
+        def __init__(self, most_seconds: float) -> None:
+            self.most_seconds = most_seconds
             self.seconds = 0.0
             self.started = 0.0
             self.accuracies: list[float] = []
@@ -94,12 +98,13 @@ def trl(options: dict[str, Any], requests: Requests) -> None:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self.seconds += time.perf_counter() - self.started
-            if state.global_step % STEPS_PER_UPDATE == 0 and self.measure() >= options["target"]:
-                control.should_training_stop = True
+            if state.global_step % STEPS_PER_UPDATE == 0:
+                reached = self.measure() >= options["target"]
+                control.should_training_stop = reached or self.seconds > self.most_seconds
 
     requests.ready("torch", "transformers", "trl")
     for task in requests:
-        watcher = Watcher()
+        watcher = Watcher(task["most_seconds"])
         trainer = make_trainer(
             options["folder"],
             options["problems"],
@@ -120,6 +125,18 @@ def trl(options: dict[str, Any], requests: Requests) -> None:
         requests.answer(outcome(watcher.accuracies, watcher.seconds, options["target"]))
 
 
+def _rounds(ours: Contestant, peer: Contestant, runs: int) -> tuple[list[Figures], list[Figures]]:
+    """One run of each side with every seed."""
+    mine: list[Figures] = []
+    others: list[Figures] = []
+    started = time.monotonic()
+    for seed in range(1, runs + 1):
+        mine.append(ours.run(seed=seed))
+        others.append(peer.run(seed=seed, most_seconds=PATIENCE * mine[-1]["seconds"]))
+        show_round([ours, peer], [mine[-1], others[-1]], seed, runs, started)
+    return mine, others
+
+
 def outcome(accuracies: list[float], seconds: float, target: float) -> Figures:
     """accuracies: before the first update and after each. A run that ends short of the target has only begun to
     show how long it takes, which the table says."""
@@ -137,14 +154,13 @@ def main() -> None:
     arguments = parser.parse_args()
     load = load_at_start()
     common = {"target": 0.8, "dtype": arguments.dtype}
-    common |= {"most_updates": 1, "max_new_tokens": 4} if arguments.tiny else {"most_updates": 60, "max_new_tokens": 24}
+    common |= {"most_updates": 1, "max_new_tokens": 4} if arguments.tiny else {"most_updates": 30, "max_new_tokens": 24}
     problems = {name: problems_of(arithmetic_prompts(rows, name)) for name, rows in (("train", 80), ("heldout", 20))}
     theirs = {"folder": bundled(), "problems": problems["train"], "held_out": problems["heldout"]}
     with ExitStack() as stack:
         ours = stack.enter_context(Contestant(__file__, "dapo", common))
         peer = stack.enter_context(Contestant(__file__, "trl", common | theirs, python=arguments.trl_python))
-        rounds = [[side.run(seed=seed) for side in (ours, peer)] for seed in range(1, arguments.runs + 1)]
-    mine, others = ([figures[side] for figures in rounds] for side in (0, 1))
+        mine, others = _rounds(ours, peer, arguments.runs)
     row = Row(
         f"time to {common['target']} held-out accuracy",
         f"{middle(mine):.0f} s, {_reached(mine)}",
@@ -157,7 +173,8 @@ def main() -> None:
         "load": load,
         "versions": versions({side.name: side.versions for side in (ours, peer)}),
         "runs": f"{arguments.runs} of each, in turns, seeds 1 to {arguments.runs}; medians. A run ends after "
-        f"{common['most_updates']} updates at the latest; its time then stands for a longer one",
+        f"{common['most_updates']} updates at the latest, and TRL's once it took {PATIENCE} times as long as "
+        "dapo's with the same seed; its time then stands for a longer one",
         "model": f"SmolLM2-135M, {arguments.dtype} with float32 weights and moments on both sides",
         "dapo, held-out accuracy by update": "; ".join(_course(figures) for figures in mine),
         "TRL, held-out accuracy by update": "; ".join(_course(figures) for figures in others),

@@ -125,14 +125,17 @@ class Contestant:
 def take_turns(turns: Sequence[tuple[Contestant, Mapping[str, Any]]], runs: int) -> list[list[Figures]]:
     """The figures of every run, by turn. turns: who runs what, one after the other, in every round."""
     rounds, started = [], time.monotonic()
-    for number in range(runs):
+    for number in range(1, runs + 1):
         rounds.append([contestant.run(**task) for contestant, task in turns])
-        left = (time.monotonic() - started) / (number + 1) * (runs - number - 1)
-        seconds = ", ".join(
-            f"{side.name} {run['seconds']:.1f} s" for (side, _), run in zip(turns, rounds[-1], strict=True)
-        )
-        print(f"round {number + 1} of {runs}: {seconds}; about {left / 60:.0f} min left", file=sys.stderr)
+        show_round([side for side, _ in turns], rounds[-1], number, runs, started)
     return [list(figures) for figures in zip(*rounds, strict=True)]
+
+
+def show_round(sides: Sequence[Contestant], figures: Sequence[Figures], number: int, runs: int, started: float) -> None:
+    """What a round took. number: of this round, from 1. started: when the first began, by `time.monotonic`."""
+    left = (time.monotonic() - started) / number * (runs - number)
+    seconds = ", ".join(f"{side.name} {run['seconds']:.1f} s" for side, run in zip(sides, figures, strict=True))
+    print(f"round {number} of {runs}: {seconds}; about {left / 60:.0f} min left", file=sys.stderr)
 
 
 def _peak_bytes(pid: int) -> int:

@@ -98,12 +98,12 @@ def main() -> None:
         "n_samples": 8,
         "max_new_tokens": tokens,
         "lr": 1e-6,
-        "mini_bs": 16,
-        "gradient_accumulation_steps": groups // 2,
+        "mini_bs": 8,
+        "gradient_accumulation_steps": groups,
         "epochs": 10**6,
         "train_devices": "cpu",
     }
-    # Answers in a pass stay as TRL has them, 8; as many passes as it takes go into the step.
+    # A pass of either has 8 answers, TRL's default; as many passes as it takes go into the step.
     theirs = {"gradient_accumulation_steps": groups, "max_completion_length": tokens, "learning_rate": 1e-6}
     theirs |= {"max_steps": arguments.runs + 2}
     task = {"folder": bundled(), "problems": problems_of(arithmetic_prompts(groups))}
