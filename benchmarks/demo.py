@@ -133,7 +133,7 @@ def _rounds(ours: Contestant, peer: Contestant, runs: int) -> tuple[list[Figures
     for seed in range(1, runs + 1):
         mine.append(ours.run(seed=seed))
         others.append(peer.run(seed=seed, most_seconds=PATIENCE * mine[-1]["seconds"]))
-        show_round([ours, peer], [mine[-1], others[-1]], seed, runs, started)
+        show_round(f"dapo {mine[-1]['seconds']:.0f} s, trl {others[-1]['seconds']:.0f} s", seed, runs, started)
     return mine, others
 
 

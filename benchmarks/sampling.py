@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from unittest.mock import patch
 
 from loaded_model import QUICKSTART
 from results import Row, add_options, load_at_start, middle, ratio, report, versions
+from side_by_side import show_round
 
 from dapo.config import load_config
 from dapo.coordination.parts import assemble
@@ -61,10 +63,13 @@ def main() -> None:
     arguments = parser.parse_args()
     load = load_at_start()
     saving, whole = [], []
+    started = time.monotonic()
     for seed in range(1, arguments.runs + 1):
         saving.append(run(seed, arguments.tiny))
         with whole_rounds():
             whole.append(run(seed, arguments.tiny))
+        wasted = f"{saving[-1]['wasted']:.2f}, whole rounds {whole[-1]['wasted']:.2f}"
+        show_round(f"tokens generated for each trained: {wasted}", seed, arguments.runs, started)
     row = Row(
         "tokens generated for each token trained",
         f"{middle(saving, 'wasted'):.2f}",

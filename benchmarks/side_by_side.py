@@ -127,15 +127,16 @@ def take_turns(turns: Sequence[tuple[Contestant, Mapping[str, Any]]], runs: int)
     rounds, started = [], time.monotonic()
     for number in range(1, runs + 1):
         rounds.append([contestant.run(**task) for contestant, task in turns])
-        show_round([side for side, _ in turns], rounds[-1], number, runs, started)
+        seconds = [f"{side.name} {run['seconds']:.1f} s" for (side, _), run in zip(turns, rounds[-1], strict=True)]
+        show_round(", ".join(seconds), number, runs, started)
     return [list(figures) for figures in zip(*rounds, strict=True)]
 
 
-def show_round(sides: Sequence[Contestant], figures: Sequence[Figures], number: int, runs: int, started: float) -> None:
-    """What a round took. number: of this round, from 1. started: when the first began, by `time.monotonic`."""
+def show_round(what: str, number: int, runs: int, started: float) -> None:
+    """Say what a round brought, and when the last will be over. number: of this round, from 1. started: when the first
+    began, by `time.monotonic`."""
     left = (time.monotonic() - started) / number * (runs - number)
-    seconds = ", ".join(f"{side.name} {run['seconds']:.1f} s" for side, run in zip(sides, figures, strict=True))
-    print(f"round {number} of {runs}: {seconds}; about {left / 60:.0f} min left", file=sys.stderr)
+    print(f"round {number} of {runs}: {what}; about {left / 60:.0f} min left", file=sys.stderr)
 
 
 def _peak_bytes(pid: int) -> int:

@@ -77,6 +77,9 @@ FASTEST = {"model_init_kwargs": {"dtype": "bfloat16"}, "gradient_checkpointing":
 """What makes TRL fastest on a CPU, at the price of weights and moments in bfloat16 without masters. By default it
 holds them in float32, computes in bfloat16, and computes activations twice."""
 
+SHORT_OF = "dapo keeps float32 masters and moments, 1.5 GiB, which TRL does not when it is set up so"
+"""What the process holds that the one of the last row does not."""
+
 
 def main() -> None:
     from loaded_model import arithmetic_prompts, arithmetic_task, bundled, problems_of
@@ -129,7 +132,14 @@ def main() -> None:
             at_least=3.0,
         ),
         Row("peak memory", memory[0], f"TRL, its defaults: {memory[1]}", shares[0], at_most=1.0),
-        Row("peak memory", memory[0], f"TRL, all in bfloat16, activations kept: {memory[2]}", shares[1], at_most=1.0),
+        Row(
+            "peak memory",
+            memory[0],
+            f"TRL, all in bfloat16, activations kept: {memory[2]}",
+            shares[1],
+            at_most=1.0,
+            reason=SHORT_OF,
+        ),
     ]
     facts = {
         "load": load,
