@@ -125,18 +125,6 @@ def trl(options: dict[str, Any], requests: Requests) -> None:
         requests.answer(outcome(watcher.accuracies, watcher.seconds, options["target"]))
 
 
-def _rounds(ours: Contestant, peer: Contestant, runs: int) -> tuple[list[Figures], list[Figures]]:
-    """One run of each side with every seed."""
-    mine: list[Figures] = []
-    others: list[Figures] = []
-    started = time.monotonic()
-    for seed in range(1, runs + 1):
-        mine.append(ours.run(seed=seed))
-        others.append(peer.run(seed=seed, most_seconds=PATIENCE * mine[-1]["seconds"]))
-        show_round(f"dapo {mine[-1]['seconds']:.0f} s, trl {others[-1]['seconds']:.0f} s", seed, runs, started)
-    return mine, others
-
-
 def outcome(accuracies: list[float], seconds: float, target: float) -> Figures:
     """accuracies: before the first update and after each. A run that ends short of the target has only begun to
     show how long it takes, which the table says."""
@@ -180,6 +168,18 @@ def main() -> None:
         "TRL, held-out accuracy by update": "; ".join(_course(figures) for figures in others),
     }
     report(f"The demo's time to accuracy ({arguments.dtype})", [row], facts, write=not arguments.tiny)
+
+
+def _rounds(ours: Contestant, peer: Contestant, runs: int) -> tuple[list[Figures], list[Figures]]:
+    """One run of each side with every seed."""
+    mine: list[Figures] = []
+    others: list[Figures] = []
+    started = time.monotonic()
+    for seed in range(1, runs + 1):
+        mine.append(ours.run(seed=seed))
+        others.append(peer.run(seed=seed, most_seconds=PATIENCE * mine[-1]["seconds"]))
+        show_round(f"dapo {mine[-1]['seconds']:.0f} s, trl {others[-1]['seconds']:.0f} s", seed, runs, started)
+    return mine, others
 
 
 def _reached(runs: list[Figures]) -> str:

@@ -20,9 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
-from study import Metrics, Study, StudyRun
+from study import Metrics, Study, StudyRun, interval, table_line
 
-from dapo.dashboard.curves import band
 from dapo.dashboard.plots import plot_runs
 
 RECIPES = Path("recipes/ablation")
@@ -111,8 +110,8 @@ def report(study: Study) -> str:
     runs = {row.name: study.metrics(row.name) for row in ROWS}
     goal = mean(mean(late(lines, "heldout_accuracy")) for lines in runs[ROWS[0].name])
     first = [next(line["heldout_accuracy"] for line in lines if line["step"] == 0) for lines in runs[ROWS[0].name]]
-    accuracy = [_line(row.label, *_accuracies(runs[row.name], goal)) for row in ROWS]
-    behaviour = [_line(row.label, *_behaviour(runs[row.name])) for row in ROWS]
+    accuracy = [table_line(row.label, *_accuracies(runs[row.name], goal)) for row in ROWS]
+    behaviour = [table_line(row.label, *_behaviour(runs[row.name])) for row in ROWS]
     return "\n".join(
         [
             "# What each technique adds",
@@ -121,26 +120,26 @@ def report(study: Study) -> str:
             f"reinforcement the model solves {mean(first):.1%} of the held-out problems. Intervals are 95% intervals "
             "of the mean over seeds (Student's t), with two seeds their range.",
             "",
-            _line(
+            table_line(
                 "",
                 "held-out accuracy, last quarter",
                 "at the end",
                 *(f"{what} to reach {goal:.1%}" for what in ("updates", "tokens", "seconds")),
                 "seeds that reach it",
             ),
-            _line(*["---"] * 7),
+            table_line(*["---"] * 7),
             *accuracy,
             "",
             "Accuracy is measured every tenth update; the first column is the mean of those in the last quarter, where "
             f"GRPO has {goal:.1%}. That counts as reached at the first measurement that is not below; means run over "
             "the seeds that reach it. Tokens are generated ones, in thousands.",
             "",
-            f"DAPO minus GRPO in the last quarter, seed by seed: {_interval(_gains(runs), '+.1%')}.",
+            f"DAPO minus GRPO in the last quarter, seed by seed: {interval(_gains(runs), '+.1%')}.",
             "",
             "Means over the last quarter of the updates:",
             "",
-            _line("", *BEHAVIOUR),
-            _line(*["---"] * (1 + len(BEHAVIOUR))),
+            table_line("", *BEHAVIOUR),
+            table_line(*["---"] * (1 + len(BEHAVIOUR))),
             *behaviour,
             "",
         ]
@@ -167,8 +166,8 @@ def _accuracies(runs: Sequence[Metrics], goal: float) -> list[str]:
     measured = [late(lines, "heldout_accuracy") for lines in runs]
     reached = [costs for lines in runs if (costs := cost_to_reach(lines, goal)) is not None]
     return [
-        _interval([mean(values) for values in measured]),
-        _interval([values[-1] for values in measured]),
+        interval([mean(values) for values in measured]),
+        interval([values[-1] for values in measured]),
         *([f"{mean(values):,.0f}" for values in zip(*reached, strict=True)] or ["never"] * 3),
         f"{len(reached)} of {len(runs)}",
     ]
@@ -197,15 +196,6 @@ def _gains(runs: Mapping[str, Sequence[Metrics]]) -> list[float]:
     """How much more accurate the last row is than the first, with the same seed."""
     first, final = ([mean(late(lines, "heldout_accuracy")) for lines in runs[row.name]] for row in (ROWS[0], ROWS[-1]))
     return [after - before for before, after in zip(first, final, strict=True)]
-
-
-def _interval(values: Sequence[float], form: str = ".1%") -> str:
-    low, high = band(values)
-    return f"{mean(values):{form}} ({low:{form}} to {high:{form}})"
-
-
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from study import Metrics, Study, StudyRun
-
-from dapo.dashboard.curves import band
+from study import Metrics, Study, StudyRun, interval, table_line
 
 RECIPE = Path("recipes/difficulty/base.toml")
 ALGORITHMS: dict[str, tuple[str, ...]] = {
@@ -106,7 +104,7 @@ def report(study: Study) -> str:
             "algorithm, with 95% intervals of the mean over seeds (Student's t); then the updates that it made, and "
             "the thousands of tokens that it wrote.",
             "",
-            *(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]),
+            *(table_line(*cells) for cells in [head, ["---"] * len(head), *rows]),
             "",
         ]
     )
@@ -122,8 +120,7 @@ def _after(runs: list[Metrics]) -> str:
     final = [next(line["heldout_accuracy"] for line in reversed(lines) if "heldout_accuracy" in line) for lines in runs]
     updates = mean(max(line["step"] for line in lines) for lines in runs)
     tokens = mean(sum(line.get("rollout_tokens") or 0 for line in lines) for lines in runs)
-    low, high = (min(1.0, max(0.0, edge)) for edge in band(final))
-    return f"{mean(final):.1%} ({low:.1%} to {high:.1%}); {updates:.0f}; {tokens / 1000:.1f}"
+    return f"{interval(final, bounds=(0, 1))}; {updates:.0f}; {tokens / 1000:.1f}"
 
 
 if __name__ == "__main__":

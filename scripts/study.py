@@ -7,6 +7,7 @@ is also what says that it is finished; model and answers are removed.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -16,12 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from dapo.dashboard.curves import band
 from dapo.tracking.metrics_log import read_metrics
 
 Metrics = list[dict[str, Any]]
@@ -134,6 +137,17 @@ class Study:
             head += f", about {left / 60:.0f} min left"
         lines = [f"  {run.name}: update {self._updates(run)} of {run.updates}" for run in running]
         return Group(Text(head, style="bold"), *(Text(line) for line in lines))
+
+
+def interval(values: Sequence[float], form: str = ".1%", bounds: tuple[float, float] = (-math.inf, math.inf)) -> str:
+    """The mean over seeds and its 95% interval, cut at what can be."""
+    low, high = (min(max(edge, bounds[0]), bounds[1]) for edge in band(values))
+    return f"{mean(values):{form}} ({low:{form}} to {high:{form}})"
+
+
+def table_line(*cells: str) -> str:
+    """A line of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
 
 
 @contextmanager
