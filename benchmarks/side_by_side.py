@@ -9,17 +9,22 @@
 Runs go A B A B on the same machine, and what counts is the median of the ratios of neighbours, so that a machine
 that slows down or speeds up meanwhile does so for both. Contestants import nothing from here that is not in the
 standard library: a peer's environment needs nothing but the peer.
+
+Between its turns a contestant is stopped with all its processes, since some go on polling, and a few percent of a core
+are enough to hold up another side's threads.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -88,6 +93,7 @@ class Contestant:
     def __enter__(self) -> Self:
         try:
             self.versions = self._receive()["ready"]
+            self._signal(signal.SIGSTOP)
         except BaseException:
             self.__exit__()
             raise
@@ -97,6 +103,7 @@ class Contestant:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
+        self._signal(signal.SIGCONT)
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -108,9 +115,17 @@ class Contestant:
     def run(self, **task: Any) -> Figures:
         """Run a task and wait for its figures; `peak_bytes`, the most memory held so far, is added to them."""
         assert self._process.stdin
+        self._signal(signal.SIGCONT)
         self._process.stdin.write(json.dumps(task) + "\n")
         self._process.stdin.flush()
-        return self._receive() | {"peak_bytes": _peak_bytes(self._process.pid)}
+        figures = self._receive() | {"peak_bytes": sum(map(_peak_bytes, _with_descendants(self._process.pid)))}
+        self._signal(signal.SIGSTOP)
+        return figures
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in _with_descendants(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _receive(self) -> Figures:
         assert self._process.stdout
@@ -139,14 +154,20 @@ def show_round(what: str, number: int, runs: int, started: float) -> None:
     print(f"round {number} of {runs}: {what}; about {left / 60:.0f} min left", file=sys.stderr)
 
 
-def _peak_bytes(pid: int) -> int:
-    """Peak resident memory of a process and of those that it started, added up; 0 where there is no /proc."""
-    status = Path(f"/proc/{pid}/status")
+def _with_descendants(pid: int) -> list[int]:
+    """A process and all that it and its descendants started; alone where there is no /proc."""
     try:
-        lines = status.read_text().splitlines()
         threads = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+        children = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:
+        children = []
+    return [pid, *(each for child in children for each in _with_descendants(child))]
+
+
+def _peak_bytes(pid: int) -> int:
+    """Peak resident memory of a process; 0 where there is no /proc."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    own = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
-    return own + sum(_peak_bytes(int(child)) for child in children)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
