@@ -178,7 +178,7 @@ def main() -> None:
     prompts = [list(prompt.tokens) for prompt in arithmetic_prompts(2 if arguments.tiny else 8)]
     count = len(prompts) * ANSWERS
     equal = [8 if arguments.tiny else 128] * count
-    skewed = skewed_lengths(count, *((4, 16) if arguments.tiny else (64, 512)))
+    mixed = skewed_lengths(count, *((4, 16) if arguments.tiny else (64, 512)))
     options = {"folder": bundled(), "prompts": prompts, "longest": 1024}
     names = ["dapo", "generate"] + (["vllm", "vllm, all cores"] if arguments.vllm_python else [])
     with ExitStack() as stack:
@@ -186,31 +186,33 @@ def main() -> None:
         for name in names:
             python = arguments.vllm_python if name.startswith("vllm") else None
             sides.append(stack.enter_context(Contestant(__file__, name, options, python=python)))
-        *at_equal, limit = take_turns(
+        facts = {
+            "load": load,
+            "versions": versions({side.name: side.versions for side in sides}),
+            "runs": f"{arguments.runs} of each, in turns; medians",
+            "model": f"SmolLM2-135M, bfloat16, prompts of {median(map(len, prompts)):.0f} tokens",
+        }
+        prefill = sides[0].run(kind="long prompt", lengths=[8] * ANSWERS)
+        *races, limit = take_turns(
             [(side, {"lengths": equal}) for side in sides]
             + [(sides[0], {"kind": "products", "rows": count, "passes": equal[0]})],
             arguments.runs,
         )
-        at_skewed = take_turns([(side, {"lengths": skewed}) for side in sides], arguments.runs)
-        prefill = sides[0].run(kind="long prompt", lengths=[8] * ANSWERS)
-    facts = {
-        "load": load,
-        "versions": versions({side.name: side.versions for side in sides}),
-        "runs": f"{arguments.runs} of each, in turns; medians",
-        "model": f"SmolLM2-135M, bfloat16, prompts of {median(map(len, prompts)):.0f} tokens",
-        "mixed lengths": f"median {median(skewed):.0f}, mean {mean(skewed):.0f}, {skewed.count(max(skewed))} of "
-        f"{count} answers have {max(skewed)} tokens",
-        "peak memory": ", ".join(
-            f"{side.name} {runs[-1]['peak_bytes'] / 2**30:.1f} GiB" for side, runs in zip(sides, at_skewed, strict=True)
-        ),
-    }
-    what_equal = f"{count} answers of {equal[0]} tokens"
-    rows = [
-        *_races(what_equal, names, at_equal, (2.5, 1.3)),
-        *_races(f"{count} answers of {min(skewed)} to {max(skewed)} tokens", names, at_skewed, (4.0, None)),
-        *_limits(what_equal, at_equal[0], limit, prefill),
-    ]
-    report("Rollout", rows, facts, write=not arguments.tiny)
+        what = f"{count} answers of {equal[0]} tokens"
+        rows = [*_races(what, names, races, (2.5, 1.3)), *_limits(what, races[0], limit, prefill)]
+        report("Rollout, equal lengths", rows, facts | _memory(sides, races), write=not arguments.tiny)
+        races = take_turns([(side, {"lengths": mixed}) for side in sides], arguments.runs)
+        facts["lengths"] = (
+            f"median {median(mixed):.0f}, mean {mean(mixed):.0f}, {mixed.count(max(mixed))} of "
+            f"{count} answers have {max(mixed)} tokens"
+        )
+        rows = _races(f"{count} answers of {min(mixed)} to {max(mixed)} tokens", names, races, (4.0, None))
+        report("Rollout, mixed lengths", rows, facts | _memory(sides, races), write=not arguments.tiny)
+
+
+def _memory(sides: Sequence[Contestant], races: Sequence[list[Figures]]) -> dict[str, str]:
+    peaks = [f"{side.name} {runs[-1]['peak_bytes'] / 2**30:.1f} GiB" for side, runs in zip(sides, races, strict=True)]
+    return {"peak memory": ", ".join(peaks)}
 
 
 def _races(
