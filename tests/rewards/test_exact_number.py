@@ -21,6 +21,12 @@ from dapo.rewards.exact_number import exact_number_score, last_number
         ("1,234,56", "56"),
         ("x = .5", "0.5"),
         ("007", "7"),
+        ("-$5", "-5"),  # a debt: the currency sign stands between the minus and the number
+        ("a change of \u2212\u20ac1,234.50", "-1234.50"),
+        ("-\\$.50", "-0.50"),
+        ("$-5$", "-5"),
+        ("$8-$3", "3"),  # the minus subtracts
+        ("5 - $3", "3"),
     ],
 )
 def test_the_last_number_is_read(text: str, number: str) -> None:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from dapo.errors import RewardError
 from dapo.rewards.exact_number import last_number
-from dapo.rewards.math_answers import answers_equal, extract_answer, math_score
+from dapo.rewards.math_answers import answers_equal, math_score
+from dapo.rewards.math_finding import extract_answer
 from dapo.rewards.math_text import has_words, normalise, plain_number
 
 
@@ -29,6 +30,27 @@ from dapo.rewards.math_text import has_words, normalise, plain_number
         ("Answer:\n\n34", "34"),
         ("Answer: 3.5", "3.5"),
         ("answering machine", None),
+        ("The answer is **42**.", "42"),  # in bold, before the full stop
+        ("The answer is: *42*", "42"),
+        ("**The final answer is 42.**", "42."),
+        ("*Answer*: *42*", "42"),
+        ("__Answer:__ __42__", "42"),
+        ("**Answer**: **$42$**", "$42$"),
+        ("The answer is **5!**", "5!"),  # a factorial, not an exclamation
+        ("Answer: 3*4", "3*4"),
+        ("Answer: 2**3", "2**3"),
+        ("### Answer:\n**42**", "42"),
+        ("### Final Answer\n\n42\n", "42"),  # a heading without a colon
+        ("**Answer**\n\n42", "42"),
+        ("Answer:\n$$\n42\n$$", "42"),
+        ("Answer:\n\\[\n\\frac{1}{2}\n\\]\nQ.E.D.", "\\frac{1}{2}"),
+        ("Answer:\n```\n42\n```", "42"),
+        ("Answer: $$42$$", "$$42$$"),
+        ("\\textbf{Answer:} 42", "42"),
+        ("\\textbf{Answer: 42}", "42"),
+        ("\\boxed{\\text{Answer: } 42}", "42"),
+        ("48 + 24 = 72\n#### 72", "72"),  # as GSM8K's solutions end
+        ("#### Step 1\nAnswer: 5\n#### Check", "5"),  # "Answer:" goes before hashes
     ],
 )
 def test_the_final_answer_is_found(text: str, answer: str | None) -> None:

@@ -12,7 +12,8 @@ Answers are hostile text: nothing here reads one outside a worker process that c
 
 from dapo.rewards.check import RewardCheck, check_answers, check_reward
 from dapo.rewards.exact_number import exact_number_score
-from dapo.rewards.math_answers import extract_answer, math_score
+from dapo.rewards.math_answers import math_score
+from dapo.rewards.math_finding import extract_answer
 from dapo.rewards.pool import RewardPool
 from dapo.rewards.record import RewardRecord
 from dapo.rewards.settings import RewardSettings

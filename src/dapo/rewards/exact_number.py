@@ -9,9 +9,10 @@ from typing import Any
 from dapo.errors import RewardError
 from dapo.records import Score
 
-# A minus belongs to the number unless it subtracts (5-3). Commas separate thousands only before exactly three digits.
+# A minus belongs to the number unless it subtracts (5-3); a currency sign may stand between the two (-$5).
+# Commas separate thousands only before exactly three digits.
 _NUMBER = re.compile(
-    r"(?:(?<![0-9A-Za-z.)])[-+\u2212])?"
+    r"(?:(?<![0-9A-Za-z.)])[-+\u2212](?:\\?[$\u20ac\u00a3\u00a5\u20b9])?)?"
     r"(?:(?<![0-9])(?<![0-9],)[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])(?!,[0-9])|[0-9]+|(?=\.[0-9]))"
     r"(?:\.[0-9]+)?"
 )
@@ -51,4 +52,4 @@ def require_exact_number(answer: Any) -> Decimal:
 
 
 def _decimal(text: str) -> Decimal:
-    return Decimal(text.replace(",", "").replace("\u2212", "-"))
+    return Decimal(re.sub(r"[^0-9.+-]", "", text.replace("\u2212", "-")))

@@ -18,11 +18,9 @@ from typing import Any
 from dapo.errors import RewardError
 from dapo.records import Score
 from dapo.rewards.math_expressions import same_expression
+from dapo.rewards.math_finding import extract_answer, has_box
 from dapo.rewards.math_text import compact, decimal_places_matter, has_words, normalise, plain_number
 
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
-_ANSWER = re.compile(r"\banswer(?:\s+is)?\s*(?:\*\*)?\s*:|\banswer\s+is\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?](?:\*\*)?\s+(?=[A-Z])")
 _EQUALS = re.compile(r"(?<![\\<>!:=])=(?!=)")
 _PERCENT = re.compile(r"\s*(?:\\?%|\\text\{\s*percent\s*\}|\bpercent(?:age)?)\s*$", re.IGNORECASE)
 _SUBSCRIPT = re.compile(r"_(?:\{[^{}]*\}|\w)")
@@ -61,37 +59,7 @@ def _solution(entry: Any) -> str:
     if isinstance(entry, float) and not math.isfinite(entry):
         raise RewardError(f"the answer is {entry}, which nothing equals", fix="give a finite number or text")
     text = str(entry).strip()
-    return (extract_answer(text) or text) if _BOX.search(text) else text
-
-
-def extract_answer(text: str) -> str | None:
-    """The final answer that `text` states, or None.
-
-    The last `\\boxed{...}` or `\\fbox{...}`; a box that is empty or never closed is no answer. Without any box,
-    what follows the last "Answer:" or "answer is", up to the end of its sentence or line. Any length counts.
-    """
-    boxes = list(_BOX.finditer(text))
-    if boxes:
-        return _box_content(text, boxes[-1].end())
-    marks = list(_ANSWER.finditer(text))
-    if not marks:
-        return None
-    rest = text[marks[-1].end() :].lstrip("*: \t").lstrip()
-    line = rest.split("\n", 1)[0]
-    return _SENTENCE_END.split(line, maxsplit=1)[0].strip().rstrip("*").strip() or None
-
-
-def _box_content(text: str, start: int) -> str | None:
-    """What the box whose content begins at `start` holds: the braces' inside, or one bare word (\\boxed 5)."""
-    if not text.startswith("{", start):
-        bare = re.match(r"[^\s${}]+", text[start:])
-        return bare.group() if bare else None
-    depth = 0
-    for brace in re.finditer(r"\\.|[{}]", text[start:], re.DOTALL):
-        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-        if depth == 0:
-            return text[start + 1 : start + brace.start()].strip() or None
-    return None
+    return (extract_answer(text) or text) if has_box(text) else text
 
 
 def answers_equal(gold: str, answer: str) -> bool:
