@@ -121,6 +121,36 @@ def load_checkpoint() -> Callable[..., LanguageModel]:
 
 
 @pytest.fixture(scope="session")
+def family_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokenizerFast) -> Callable[..., Path]:
+    """Makes a folder of a tiny model of a family of `transformers`, such as "OPT"; settings by their own names."""
+    common = {
+        "vocab_size": SIZE, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "initializer_range": 0.3,
+        "eos_token_id": EOS, "bos_token_id": None, "pad_token_id": EOS,
+    }  # fmt: skip
+    by_family = {
+        "OPT": {"ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.3, "num_key_value_heads": None},
+        "Mixtral": {"num_local_experts": 4},
+        "Phimoe": {"num_local_experts": 4},
+        "Gemma2": {"head_dim": 8, "attn_logit_softcapping": None, "sliding_window": 128},
+    }
+
+    def make(family: str, **changes: Any) -> Path:
+        import transformers
+
+        folder = tmp_path_factory.mktemp(family)
+        config = getattr(transformers, f"{family}Config")(**{**common, **by_family.get(family, {}), **changes})
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            module = getattr(transformers, f"{family}ForCausalLM")(config)
+        module.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def plain_logits() -> Callable[..., Tensor]:
     """(T,) ids -> (T, V) logits of the module's own forward pass, by the attention that `transformers` has."""
 

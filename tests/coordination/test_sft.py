@@ -19,7 +19,9 @@ from dapo.coordination.sft import SftRun, mean_loss
 from dapo.coordination.sft_parts import assemble
 from dapo.coordination.stopping import StopRequest
 from dapo.errors import ConfigError, DataError, ModelError, TrainingError
+from dapo.models.checks import CountedAttention
 from dapo.models.new_model import byte_tokenizer
+from dapo.models.packed_attention import Family, FamilyAttention
 from dapo.tracking.plain_display import PlainDisplay
 
 EOS = 0
@@ -226,7 +228,16 @@ def test_the_trainer_gets_every_training_setting(sft_runs: Any) -> None:
 def test_the_model_is_loaded_as_the_settings_say(sft_runs: Any) -> None:
     with assemble(sft_runs.config(dtype="bfloat16", activation_checkpointing=True), PlainDisplay(io.StringIO())) as it:
         assert it.model.dtype == torch.bfloat16
-        assert it.model.module.is_gradient_checkpointing
+        counted = CountedAttention(FamilyAttention([Family(3)], torch.bfloat16, "cpu"))
+        it.model.hidden(torch.tensor([5, 9, 7]), counted.position_T, counted).sum().backward()
+        assert counted.calls == 4  # both layers, and both again in the backward pass
+
+
+def test_noise_of_training_mode_is_not_there(sft_runs: Any, family_folder: Any, demonstrations: Any) -> None:
+    """OPT drops 0.1 of its states in training mode; the first loss is that of a plain pass in evaluation mode."""
+    folder = str(family_folder("OPT"))
+    sft_runs.start(ckpt=folder, batch_size=6, max_steps=1)
+    assert sft_runs.metrics()[0]["loss"] == pytest.approx(cross_entropy(folder, demonstrations)[1].item(), abs=1e-5)
 
 
 def test_a_missing_gpu_is_said(sft_runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

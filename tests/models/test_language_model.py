@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import CohereConfig, CohereForCausalLM, Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from dapo.errors import ModelError
+from dapo.models.checks import check_model
 from dapo.models.packed_attention import Family, FamilyAttention
-
-SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "eos_token_id": 0,
-    "bos_token_id": None,
-    "pad_token_id": 0,
-    "initializer_range": 0.5,
-}
 
 
 def packed_logits(model, tokens):
@@ -52,22 +40,69 @@ def test_auto_is_float32_on_a_cpu(load_tiny):
     assert load_tiny(dtype="auto").dtype == torch.float32
 
 
-@pytest.mark.parametrize("attention_cap", [None, 50.0], ids=["cap on logits", "cap on logits and on scores"])
-def test_a_model_that_caps_its_logits_is_refused(load_checkpoint, tmp_path, tokenizer, attention_cap):
-    """Gemma 2: tanh(logits / 2) x 2, which the packed way does not compute."""
-    config = Gemma2Config(
-        **SMALL, head_dim=8, final_logit_softcapping=2.0, attn_logit_softcapping=attention_cap, sliding_window=64
-    )
-    with pytest.raises(ModelError, match=r"Gemma2ForCausalLM computes|score capping") as refused:
-        load_checkpoint(saved(Gemma2ForCausalLM(config), tokenizer, tmp_path))
-    assert attention_cap or "Llama" in refused.value.fix
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("family", "changes", "where"),
+    [
+        ("Gemma2", {"final_logit_softcapping": 30.0, "initializer_range": 0.02}, "head"),
+        ("Gemma2", {"final_logit_softcapping": 2.0}, "head"),
+        ("Granite", {"logits_scaling": 1.5}, "head"),
+        ("Cohere", {"logit_scale": 0.0625}, "head"),
+    ],
+    ids=["a cap far above a new model's logits", "a low cap", "a divisor", "a factor"],
+)
+def test_a_model_that_does_more_to_its_logits_is_refused(load_checkpoint, family_folder, family, changes, where, dtype):
+    """Gemma 2's tanh(logits / 30) x 30 changes logits of 0.1 by less than 1e-6, and is seen all the same."""
+    with pytest.raises(
+        ModelError, match=f"{family}ForCausalLM computes something.*results of its {where} differ"
+    ) as no:
+        load_checkpoint(family_folder(family, **changes), dtype)
+    assert "Llama" in no.value.fix
 
 
-def test_a_model_that_scales_its_logits_is_refused(load_checkpoint, tmp_path, tokenizer):
-    """Cohere multiplies its logits by logit_scale."""
-    module = CohereForCausalLM(CohereConfig(**SMALL, logit_scale=0.0625))
-    with pytest.raises(ModelError, match="CohereForCausalLM computes something that packed attention does not"):
-        load_checkpoint(saved(module, tokenizer, tmp_path))
+def test_a_model_that_caps_its_scores_is_refused(load_checkpoint, family_folder):
+    with pytest.raises(ModelError, match="score capping"):
+        load_checkpoint(family_folder("Gemma2", attn_logit_softcapping=50.0))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("Falcon", {}),
+        ("GPTJ", {"rotary_dim": 4, "num_key_value_heads": None}),
+        ("GPTNeo", {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}),
+    ],
+)
+def test_an_attention_that_cannot_be_replaced_is_named(load_checkpoint, family_folder, family, changes):
+    with pytest.raises(ModelError, match="has an attention of its own, which packed attention cannot stand in") as no:
+        load_checkpoint(family_folder(family, **changes))
+    assert "Llama" in no.value.fix
+
+
+@pytest.mark.parametrize("family", ["StableLm", "Nemotron"])
+def test_layers_that_do_not_learn_of_the_packing_are_named(load_checkpoint, family_folder, family):
+    with pytest.raises(ModelError, match="does not hand on to its layers what packed attention needs"):
+        load_checkpoint(family_folder(family))
+
+
+def test_a_model_that_draws_in_evaluation_mode_too_is_refused(load_checkpoint, family_folder, monkeypatch):
+    """Its answers could never be scored again."""
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    plain = LlamaMLP.forward
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: torch.nn.functional.dropout(plain(self, x), 0.1))
+    with pytest.raises(ModelError, match=r"results of its (second pass|attention) differ"):
+        load_checkpoint(family_folder("Llama"))
+
+
+def test_a_model_that_learns_in_training_mode_alone_is_refused(load_checkpoint, family_folder, monkeypatch):
+    """As experts that are run by a faster way without gradients in evaluation mode."""
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    plain = LlamaMLP.forward
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: torch.no_grad()(plain)(self, x))
+    with pytest.raises(ModelError, match=r"passes no gradient through layers\.0\.mlp\.gate_proj in evaluation mode"):
+        load_checkpoint(family_folder("Llama"))
 
 
 def test_a_model_whose_positions_are_embeddings_is_packed_like_any_other(
@@ -89,7 +124,7 @@ def test_a_model_whose_positions_are_embeddings_is_packed_like_any_other(
 
 def test_the_check_leaves_the_model_in_packed_attention(load_tiny):
     model = load_tiny()
-    model.check()
+    check_model(model)
     assert model.module.config._attn_implementation == "dapo_packed"
 
 

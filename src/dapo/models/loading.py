@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from dapo.errors import ModelError
+from dapo.models.activation_checkpointing import checkpoint_layers
 from dapo.models.bundled import BUNDLED, bundled_folder
+from dapo.models.checks import check_model
 from dapo.models.hush import hush_transformers
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import ATTENTION_NAME, PLAIN_DECODER, packed_attention
@@ -77,28 +79,29 @@ def load_model(
             f"the weights of {location} lack {len(missing)} tensors, such as {missing[0]}",
             fix="save the whole model again, or copy the weights again",
         )
+    # For good: the noise of training mode (dropout, layer drop, router jitter) was not there when the answers were
+    # drawn and would be taken for a change of policy.
     module = module.to(device).eval()
-    for part in module.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.p = 0.0  # noise that the answers were not drawn with would be taken for a change of policy
     for parameter in module.parameters():
         # Memory of its own. A loaded one may lie in the mapped file, where its address, which can decide how a
         # product is rounded, depends on the length of the file's header, and where the file must never change.
         parameter.data = parameter.data.clone()
     if settings.activation_checkpointing:
-        module.gradient_checkpointing_enable({"use_reentrant": False})
+        checkpoint_layers(module)
     return _checked(module, tokenizer)
 
 
 def _checked(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> LanguageModel:
     try:
         model = LanguageModel(module, tokenizer)
-        model.check()
+        check_model(model)
     except ModelError:
         raise
     except Exception as problem:  # a model of another kind can fail anywhere in it
         raise ModelError(
-            f"{type(module).__name__} cannot be run packed: {first_line(problem)}", fix=PLAIN_DECODER
+            f"{type(module).__name__} has a forward pass of another kind, which cannot be run packed "
+            f"({type(problem).__name__}: {first_line(problem)})",
+            fix=PLAIN_DECODER,
         ) from problem
     return model
 
@@ -122,6 +125,11 @@ def _load(what: str, location: str, loader: Callable[..., T], **options: Any) ->
     try:
         return loader(location, local_files_only=os.path.isdir(location), **options)
     except Exception as problem:
+        if ATTENTION_NAME in str(problem):  # not among the kinds of attention that the model's class was written for
+            raise ModelError(
+                f"the model of {location} has an attention of its own, which packed attention cannot stand in for",
+                fix=PLAIN_DECODER,
+            ) from problem
         raise ModelError(
             f"cannot load the {what} of {location}: {first_line(problem)}",
             fix="name a folder in Hugging Face format with safetensors weights, or a hub id that can be reached",

@@ -49,13 +49,15 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     scaling: float,
-    packing: PackedAttention,
+    packing: PackedAttention | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that the model's layers call. Returns (1, T, H, D) and no weights."""
+    if packing is None:
+        raise ModelError("the model does not hand on to its layers what packed attention needs", fix=PLAIN_DECODER)
     if softcap is not None or s_aux is not None:
         raise ModelError(
             "the model's attention uses score capping or sinks, which packed attention does not compute",

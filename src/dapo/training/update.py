@@ -115,11 +115,9 @@ class Trainer:
         per_step = self.settings.mini_bs * self.settings.gradient_accumulation_steps
         steps = [answers[start : start + per_step] for start in range(0, len(answers), per_step)]
         tally = _Tally()
-        self.model.module.train()
         for number, members in enumerate(steps):
             progress(number, len(steps))
             self._optimizer_step(members, lr, tally)
-        self.model.module.eval()
         progress(len(steps), len(steps))
         return tally.stats(self.ranks)
 
