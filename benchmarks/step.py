@@ -37,7 +37,9 @@ def dapo(options: dict[str, Any], requests: Requests) -> None:
                 tokens, started = parts.engine.counters.sampled_tokens, time.perf_counter()
                 collection = sampler.next_batch(0)
                 assert collection is not None, "the epochs of the settings do not end"
-                judged = judge_groups(collection.groups, parts.algorithm, config.rollout.max_new_tokens)
+                judged = judge_groups(
+                    collection.groups, parts.algorithm, parts.engine.limit(config.rollout.max_new_tokens)
+                )
                 parts.trainer.update(answers_of(judged, parts.algorithm), config.training.lr)
                 seconds = time.perf_counter() - started
                 return {"seconds": seconds, "tokens": parts.engine.counters.sampled_tokens - tokens}

@@ -142,7 +142,7 @@ def family_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTraine
         config = getattr(transformers, f"{family}Config")(**{**common, **by_family.get(family, {}), **changes})
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            module = getattr(transformers, f"{family}ForCausalLM")(config)
+            module = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")(config)
         module.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return folder

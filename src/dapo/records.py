@@ -35,6 +35,19 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerLimit:
+    """Where answers are cut."""
+
+    max_new_tokens: int
+    context_length: int = 2**31
+    """Most tokens of prompt and answer together."""
+
+    def of(self, prompt: Prompt) -> int:
+        """Most tokens of an answer to this prompt; 0 or below when the prompt leaves no room for one."""
+        return min(self.max_new_tokens, self.context_length - len(prompt.tokens))
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """A prompt taken from the data set once more."""
 

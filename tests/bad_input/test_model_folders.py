@@ -320,6 +320,29 @@ def test_a_prompt_without_room_for_an_answer_is_refused_before_the_run_folder_is
     assert said.fix == "lower max_prompt_tokens"
 
 
+def test_a_prompt_all_of_whose_answers_would_be_overlong_is_refused_before_the_run_folder_is_made(
+    workplace: Path, refused_run: Refused
+) -> None:
+    """124 of 128 tokens are the prompt's; the buffer of 5 fits max_new_tokens 10, but not the 4 that are left."""
+    Path("data.jsonl").write_text(f'{{"prompt": "a"}}\n{{"prompt": "{"b" * 124}"}}\n')
+    said = refused_run(max_new_tokens=10, dapo_overlong_buffer_len=5)
+    assert said.error == (
+        "prompt 1 leaves 4 tokens for its answer in the model's context of 128, but dapo_overlong_buffer_len is 5"
+    )
+    assert said.fix == "lower dapo_overlong_buffer_len or max_prompt_tokens"
+
+
+def test_a_sequence_longer_than_a_window_is_refused_before_the_run_folder_is_made(
+    workplace: Path, refused_run: Refused, family_folder: Callable[..., Path]
+) -> None:
+    Path("data.jsonl").write_text(f'{{"prompt": "a"}}\n{{"prompt": "{"b" * 12}"}}\n')
+    said = refused_run(ckpt=family_folder("Mistral", sliding_window=16), max_new_tokens=5)
+    assert said.error == (
+        "prompt 1 with an answer of 5 tokens has 17, but MistralForCausalLM is computed rightly up to 16: "
+        "its sliding window"
+    )
+
+
 def test_a_cache_without_room_for_a_sequence_is_refused_before_the_run_folder_is_made(refused_run: Refused) -> None:
     """1 + 3 tokens of 2 x 2 layers x 2 heads x 8 x 4 bytes are 1024 bytes, 9.5e-7 GiB."""
     assert refused_run(kv_cache_gb=9e-7).error.startswith("kv_cache_gb is 9e-07 but one sequence of 4 tokens")

@@ -149,7 +149,7 @@ def test_the_limit_is_the_models_context_if_not_set(sft_runs: Any, tmp_path: Pat
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     sft_runs.start(epochs=1)
     assert sft_runs.metrics()[0]["trained_tokens"] == 127
-    with pytest.raises(ConfigError, match="max_tokens is 129 but the model's context is 128"):
+    with pytest.raises(ConfigError, match="max_tokens is 129 but the model is computed rightly up to 128: its context"):
         sft_runs.start("other", max_tokens=129)
     assert not (tmp_path / "other").exists()
 
@@ -238,6 +238,14 @@ def test_noise_of_training_mode_is_not_there(sft_runs: Any, family_folder: Any, 
     folder = str(family_folder("OPT"))
     sft_runs.start(ckpt=folder, batch_size=6, max_steps=1)
     assert sft_runs.metrics()[0]["loss"] == pytest.approx(cross_entropy(folder, demonstrations)[1].item(), abs=1e-5)
+
+
+def test_demonstrations_longer_than_a_window_are_dropped_and_said(sft_runs: Any, family_folder: Any) -> None:
+    """Prompts of 7 letters, answers of 2 to 7 tokens: a window of 12 holds the first four."""
+    sft_runs.start(ckpt=str(family_folder("Mistral", sliding_window=12)), max_steps=1)
+    assert "dropped 2 demonstrations over max_tokens 12" in sft_runs.said
+    with pytest.raises(ConfigError, match="max_tokens is 13 but the model is computed rightly up to 12: its sliding"):
+        sft_runs.start("other", ckpt=str(family_folder("Mistral", sliding_window=12)), max_steps=1, max_tokens=13)
 
 
 def test_a_missing_gpu_is_said(sft_runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

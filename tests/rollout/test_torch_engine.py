@@ -155,3 +155,63 @@ def test_random_numbers_of_an_answer_come_from_seed_draw_and_sample_alone():
 
     assert numbers(3, 5, 1) == numbers(3, 5, 1)
     assert len({numbers(3, 5, 1), numbers(4, 5, 1), numbers(3, 6, 1), numbers(3, 5, 2), numbers(5, 3, 1)}) == 5
+
+
+def test_prompts_that_leave_less_room_than_an_answer_may_have_are_counted(load_tiny, draw):
+    """A context of 128: prompts of 100, 122 and 124 tokens leave 28, 6 and 4."""
+    prompts = [draw(number, "a" * length).prompt for number, length in enumerate((100, 122, 124))]
+    assert engine(load_tiny()).check(prompts, 28) == [
+        "2 of 3 prompts leave less room than max_new_tokens 28 in the model's context of 128: "
+        "their answers are cut earlier, the shortest at 4 tokens"
+    ]
+    assert engine(load_tiny()).check(prompts[:1], 28) == []
+
+
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 32,
+    "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
+}  # fmt: skip
+FROM_32 = {"original_max_position_embeddings": 32}  # overrules the one among the parameters
+LLAMA_3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 10000.0,
+    "original_max_position_embeddings": 32,
+}  # fmt: skip
+BEYOND: dict[str, tuple[str, dict, int, str]] = {
+    "LongRoPE": ("Phi3", {"rope_parameters": LONGROPE, **FROM_32}, 32, "positions are encoded otherwise"),
+    "a window": ("Mistral", {"sliding_window": 16}, 16, "its sliding window"),
+    "a window in some layers": ("Gemma3Text", {"head_dim": 8, "sliding_window": 16}, 16, "its sliding window"),
+    "a window switched on": ("Qwen2", {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0},
+                             16, "its sliding window"),
+    "a window of new code": ("Olmo3", {"sliding_window": 16}, 16, "its sliding window"),
+    "a window beside dropout": ("Starcoder2", {"sliding_window": 16}, 16, "its sliding window"),
+    "no window, switched off": ("Qwen2", {"use_sliding_window": False, "sliding_window": 16}, 128, ""),
+    "factors that never change": ("Llama", {"rope_parameters": LLAMA_3}, 128, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+def test_a_sequence_beyond_what_packed_attention_reproduces_is_refused_at_the_start(
+    load_checkpoint, family_folder, draw, kind
+):
+    family, changes, most, reason = BEYOND[kind]
+    made = engine(load_checkpoint(family_folder(family, **changes)))
+    assert made.model.exact.tokens == most
+    assert made.check([draw(0, "a" * (most - 4)).prompt], 4) == []
+    if reason:
+        with pytest.raises(ConfigError, match=f"computed rightly up to {most}: {reason}") as refused:
+            made.check([draw(0, "ab").prompt, draw(1, "a" * (most - 4)).prompt], 5)
+        assert refused.value.fix.endswith(f"so that their sum is at most {most}")
+
+
+def test_below_that_length_answers_beside_longer_ones_score_as_alone(
+    load_checkpoint, family_folder, generate, draw, fresh_logprobs
+):
+    """LongRoPE with factors of 8 from 32 tokens on: up to there rollout and plain pass agree for every length."""
+    longrope = {**LONGROPE, "long_factor": [8.0] * 4}
+    model = load_checkpoint(family_folder("Phi3", rope_parameters=longrope, **FROM_32))
+    draws = [draw(0, "ab"), draw(1, "abcdefghijklmnopqrstuvwxyz")]
+    for rollout in generate(engine(model), draws, n=2, new=6):
+        for completion in rollout.completions:
+            with torch.no_grad():
+                plain = fresh_logprobs(model, rollout.draw.prompt.tokens, completion.tokens)
+            assert torch.tensor(completion.logprobs) == pytest.approx(plain, abs=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dapo.records import Completion, Group, Prompt, Score
+from dapo.records import AnswerLimit, Completion, Group, Prompt, Score
 from dapo.training.batch import answers_of, by_group, judge_groups
 
 
@@ -18,7 +18,7 @@ def group(rewards, lengths=None, *, number=0, prompt=(5, 6), cut=()):
 
 
 def advantages(groups, algorithm, limit=20):
-    return [value for judged in judge_groups(groups, algorithm, limit) for value in judged.advantages]
+    return [value for judged in judge_groups(groups, algorithm, AnswerLimit(limit)) for value in judged.advantages]
 
 
 def test_advantages_compare_an_answer_with_its_own_group(algorithm):
@@ -55,7 +55,7 @@ def test_the_overlong_penalty_by_length(algorithm, length, penalty):
     """B36: limit 20, buffer 4; B38: whatever the prompt's length; the raw reward stays what it was."""
     choices = algorithm(dapo_overlong_buffer_len=4)
     for prompt in ((5,), (5,) * 10):
-        (judged,) = judge_groups([group([1, 0], [length, 1], prompt=prompt)], choices, 20)
+        (judged,) = judge_groups([group([1, 0], [length, 1], prompt=prompt)], choices, AnswerLimit(20))
         assert judged.penalties == (penalty, 0.0)
         assert judged.shaped_rewards == [1 + penalty, 0.0]
         assert judged.group.rewards == [1, 0]
@@ -68,7 +68,7 @@ def test_the_penalty_s_factor_multiplies_it_and_a_buffer_of_zero_switches_it_off
         ({"dapo_overlong_buffer_len": 4, "dapo_overlong_penalty_factor": 0.5}, -0.25),
         ({}, 0.0),
     ):
-        (judged,) = judge_groups([group([1, 0], [18, 1])], algorithm(**choices), 20)
+        (judged,) = judge_groups([group([1, 0], [18, 1])], algorithm(**choices), AnswerLimit(20))
         assert judged.penalties[0] == penalty
 
 
@@ -79,7 +79,9 @@ def test_penalties_come_before_advantages(algorithm):
 
 
 def test_answers_keep_their_group_their_order_and_their_own_advantage(algorithm):
-    judged = judge_groups([group([1, 0], [3, 4], number=7), group([0, 2], [5, 6], number=3)], algorithm(), 20)
+    judged = judge_groups(
+        [group([1, 0], [3, 4], number=7), group([0, 2], [5, 6], number=3)], algorithm(), AnswerLimit(20)
+    )
     answers = answers_of(judged, algorithm())
     assert [(one.group_id, len(one.completion.tokens)) for one in answers] == [(7, 3), (7, 4), (3, 5), (3, 6)]
     assert [one.advantage for one in answers] == pytest.approx([1, -1, -1, 1])
@@ -88,7 +90,7 @@ def test_answers_keep_their_group_their_order_and_their_own_advantage(algorithm)
 
 def test_overlong_filtering_takes_truncated_answers_out_after_advantages(algorithm):
     """Rewards 1 0 0 with the last cut: it still counts for the mean (1/3), then leaves the loss."""
-    judged = judge_groups([group([1, 0, 0], [2, 2, 20], cut=(2,))], algorithm(), 20)
+    judged = judge_groups([group([1, 0, 0], [2, 2, 20], cut=(2,))], algorithm(), AnswerLimit(20))
     kept = answers_of(judged, algorithm(mask_overlong_truncated=True))
     assert [len(one.completion.tokens) for one in kept] == [2, 2]
     assert kept[0].advantage == pytest.approx(1.414214, abs=1e-6)  # (1 - 1/3) / (sqrt(2) / 3)
@@ -102,7 +104,7 @@ def test_what_overlong_filtering_leaves_out_is_in_no_denominator(algorithm, tabl
     import torch
 
     def loss(choices):
-        judged = judge_groups([uniform], algorithm(), 20)
+        judged = judge_groups([uniform], algorithm(), AnswerLimit(20))
         trainer = make_trainer(table_model(torch.zeros(64, 64)), choices=choices)
         return trainer.update(answers_of(judged, algorithm(**choices)), 0.0).loss
 
@@ -123,13 +125,20 @@ def test_what_overlong_filtering_leaves_out_is_in_no_denominator(algorithm, tabl
 
 def test_what_came_of_the_answers_goes_back_to_their_groups(algorithm):
     """The second of the first group was cut: filtering leaves it out, so it has no result."""
-    judged = judge_groups([group([1, 0], cut=(1,)), group([0, 1], number=1)], algorithm(), 20)
+    judged = judge_groups([group([1, 0], cut=(1,)), group([0, 1], number=1)], algorithm(), AnswerLimit(20))
     assert by_group(judged, algorithm(mask_overlong_truncated=True), "abc") == [["a", None], ["b", "c"]]
     assert by_group(judged, algorithm(), "abcd") == [["a", "b"], ["c", "d"]]
 
 
 @pytest.mark.parametrize("results", ["ab", "abcd"])
 def test_results_of_other_answers_are_refused(algorithm, results):
-    judged = judge_groups([group([1, 0], cut=(1,)), group([0, 1], number=1)], algorithm(), 20)
+    judged = judge_groups([group([1, 0], cut=(1,)), group([0, 1], number=1)], algorithm(), AnswerLimit(20))
     with pytest.raises(ValueError, match=f"{len(results)} results for 3 answers"):
         by_group(judged, algorithm(mask_overlong_truncated=True), results)
+
+
+def test_the_penalty_ends_where_the_context_cut_the_answer(algorithm):
+    """A context of 24 leaves 14 tokens beside a prompt of 10; the buffer of 4 begins at 10: 12 is half-way."""
+    choices = algorithm(dapo_overlong_buffer_len=4)
+    (judged,) = judge_groups([group([1, 0, 1], [10, 12, 14], prompt=(5,) * 10)], choices, AnswerLimit(20, 24))
+    assert judged.penalties == (0.0, -0.5, -1.0)

@@ -25,6 +25,7 @@ from dapo.data.stream import PromptStream
 from dapo.errors import ConfigError
 from dapo.models.language_model import LanguageModel
 from dapo.models.loading import load_model, load_tokenizer, locate
+from dapo.records import AnswerLimit
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
 from dapo.rollout.torch_engine import TorchEngine
@@ -94,7 +95,9 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         )
         model = load_model(location, tokenizer, config.model, device)
         engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
-        engine.check(every_prompt, config.rollout.max_new_tokens)
+        for notice in engine.check(every_prompt, config.rollout.max_new_tokens):
+            display.notice(notice)
+        _check_overlong(algorithm, prompts, engine.limit(config.rollout.max_new_tokens))
         trainer = _trainer(model, config, algorithm, point)
         history = remaining_history(resume, point) if resume else []
         folder = run_folder(stack, resume, save_path, algorithm.name, config.to_toml())
@@ -147,6 +150,18 @@ def _fingerprint(
         reward=reward_digest(Path(file), function) if own_reward else None,
         held_out=prompts_digest(held_out.prompts, config.run.eval_n) if held_out else None,
     )
+
+
+def _check_overlong(algorithm: Algorithm, prompts: PromptSet, limit: AnswerLimit) -> None:
+    """Raises ConfigError for a prompt whose answers are all punished for their length, by a limit that the model's
+    context sets."""
+    for prompt in prompts.prompts:
+        if limit.of(prompt) <= algorithm.overlong_buffer_len:
+            raise ConfigError(
+                f"prompt {prompt.index} leaves {limit.of(prompt)} tokens for its answer in the model's context of "
+                f"{limit.context_length}, but dapo_overlong_buffer_len is {algorithm.overlong_buffer_len}",
+                fix="lower dapo_overlong_buffer_len or max_prompt_tokens",
+            )
 
 
 def _trainer(model: LanguageModel, config: RunConfig, algorithm: Algorithm, point: ResumePoint | None) -> Trainer:

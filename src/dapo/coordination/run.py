@@ -157,7 +157,8 @@ class Run:
 
     def _step(self, collection: Collection) -> dict[str, Value]:
         """One update and what is written of it; returns the held-out result, if one was due."""
-        judged = judge_groups(collection.groups, self.parts.algorithm, self.config.rollout.max_new_tokens)
+        limit = self.parts.engine.limit(self.config.rollout.max_new_tokens)
+        judged = judge_groups(collection.groups, self.parts.algorithm, limit)
         metrics, trained = self._update(judged)
         self.updates += 1
         metrics |= self._account(collection, judged, metrics)

@@ -134,13 +134,14 @@ def _sources(config: SftConfig) -> list[DataSettings]:
 def _demonstrations(
     prompts: Sequence[PromptSet], sources: Sequence[DataSettings], config: SftConfig, model: LanguageModel
 ) -> list[DemonstrationSet]:
-    """The demonstrations of each source. Raises ConfigError for a limit beyond the model's context, ModelError for a
+    """The demonstrations of each source. Raises ConfigError for a limit beyond what the model carries, ModelError for a
     tokenizer that does not belong to the model."""
-    limit = config.sft.max_tokens or model.context_length
-    if limit > model.context_length:
+    exact = model.exact
+    limit = config.sft.max_tokens or exact.tokens
+    if limit > exact.tokens:
         raise ConfigError(
-            f"max_tokens is {limit} but the model's context is {model.context_length}",
-            fix=f"use at most {model.context_length}, or leave max_tokens out",
+            f"max_tokens is {limit} but the model is computed rightly up to {exact.tokens}: {exact.reason}",
+            fix=f"use at most {exact.tokens}, or leave max_tokens out",
         )
     sets = [
         encode_demonstrations(

@@ -60,7 +60,8 @@ def evaluate(config: EvalConfig, progress: EvalProgress) -> Evaluated:
         engine = TorchEngine(
             model, max_num_seqs=config.evaluation.max_num_seqs, kv_cache_gb=config.evaluation.kv_cache_gb
         )
-        engine.check(prompts.prompts, config.evaluation.max_new_tokens)
+        for notice in engine.check(prompts.prompts, config.evaluation.max_new_tokens):
+            progress.notice(notice)
         identity = replace(identity, weights=weights_digest(model.module))
         store.check(identity)
         stack.enter_context(_folder(store.path))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dapo.errors import ModelError
-from dapo.models.language_model import LanguageModel
+from dapo.models.language_model import ExactLength, LanguageModel
 from dapo.models.packed_attention import PLAIN_DECODER, Family, PackedAttention
 from dapo.models.varlen_attention import family_attention
 
@@ -27,10 +27,15 @@ LONGEST_PROBED = 2**20
 
 
 def check_model(model: LanguageModel) -> None:
-    """Raises ModelError for a model that the packed way does not reproduce; sets `model.exact_length`."""
+    """Raises ModelError for a model that the packed way does not reproduce; sets `model.exact`."""
     positions = _check_attention(model)
     _check_head(model)
-    model.exact_length = min(model.context_length, _window(model.module.config.get_text_config()), positions)
+    limits = (
+        ExactLength(model.context_length, "its context"),
+        ExactLength(_window(model.module.config.get_text_config()), "its sliding window"),
+        ExactLength(positions, "positions are encoded otherwise in a pass with a longer sequence"),
+    )
+    model.exact = min(limits, key=lambda limit: limit.tokens)
 
 
 def _check_attention(model: LanguageModel) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+@dataclass(frozen=True)
+class ExactLength:
+    """Up to how many tokens, prompt and answer together, a sequence is computed as the model alone would."""
+
+    tokens: int
+    reason: str
+    """What ends there."""
+
+
 class LanguageModel:
     """The Hugging Face module, run packed. Engine and trainer hold the same one, hence the same parameters."""
 
@@ -21,8 +31,8 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.stop_ids = _stop_ids(module, tokenizer)
         """Every id that ends an answer, from the tokenizer, the model's and the generation config."""
-        self.exact_length = self.context_length
-        """Most tokens of a sequence for which the packed way computes what the model does; see checks.py."""
+        self.exact = ExactLength(self.context_length, "its context")
+        """How long sequences may be for the packed way to compute what the model does; see checks.py."""
 
     @property
     def device(self) -> torch.device:

@@ -12,7 +12,7 @@ from torch import Tensor
 from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_weights import PackedWeights
-from dapo.records import Completion, Draw, Prompt
+from dapo.records import AnswerLimit, Completion, Draw, Prompt
 from dapo.rollout.engine import Rollout, RolloutCounters
 from dapo.rollout.kv_cache import CacheShape, DecodeAttention, KVCache, PrefillAttention, PromptStates
 from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
@@ -32,11 +32,11 @@ class TorchEngine:
         self.kv_cache_gb = kv_cache_gb
         self.counters = RolloutCounters()
 
-    def check(self, prompts: Sequence[Prompt], max_new_tokens: int) -> None:
-        """Refuse before a run begins what `rollout` would refuse in its middle.
+    def check(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[str]:
+        """Refuse before a run begins what `rollout` would refuse in its middle; returns what a person should know.
 
-        Raises ConfigError for a prompt without room for an answer or a cache without room for a sequence, and
-        ModelError for a tokenizer that does not belong to the model.
+        Raises ConfigError for a prompt without room for an answer, a sequence that the model's attention or positions
+        do not carry or a cache without room for one, and ModelError for a tokenizer that is not the model's.
         """
         embeddings: Any = self.model.module.get_input_embeddings()
         known = embeddings.weight.shape[0]
@@ -47,7 +47,30 @@ class TorchEngine:
                     f"but the model knows only {known}",
                     fix="use the tokenizer that belongs to the model",
                 )
-        self._affordable_slots(max(len(prompt.tokens) + self._limit(prompt, max_new_tokens) for prompt in prompts))
+        limits = [self._limit(prompt, max_new_tokens) for prompt in prompts]
+        longest, limit = max(zip(prompts, limits, strict=True), key=lambda pair: len(pair[0].tokens) + pair[1])
+        self._refuse_inexact(longest, limit)
+        self._affordable_slots(len(longest.tokens) + limit)
+        cut = [limit for limit in limits if limit < max_new_tokens]
+        if not cut:
+            return []
+        return [
+            f"{len(cut)} of {len(prompts)} prompts leave less room than max_new_tokens {max_new_tokens} in the model's "
+            f"context of {self.model.context_length}: their answers are cut earlier, the shortest at {min(cut)} tokens"
+        ]
+
+    def _refuse_inexact(self, prompt: Prompt, limit: int) -> None:
+        exact, length = self.model.exact, len(prompt.tokens) + limit
+        if length > exact.tokens:
+            raise ConfigError(
+                f"prompt {prompt.index} with an answer of {limit} tokens has {length}, but "
+                f"{type(self.model.module).__name__} is computed rightly up to {exact.tokens}: {exact.reason}",
+                fix=f"lower max_prompt_tokens and max_new_tokens so that their sum is at most {exact.tokens}",
+            )
+
+    def limit(self, max_new_tokens: int) -> AnswerLimit:
+        """Where this engine cuts answers."""
+        return AnswerLimit(max_new_tokens, self.model.context_length)
 
     @torch.inference_mode()  # cheaper than no_grad where a step is thousands of small operations
     def rollout(self, draws: Sequence[Draw], sampling: Sampling, seed: int) -> Generator[Rollout | None, None, None]:
@@ -76,7 +99,7 @@ class TorchEngine:
 
     def _limit(self, prompt: Prompt, max_new_tokens: int) -> int:
         """Most tokens of an answer to `prompt`."""
-        limit = min(max_new_tokens, self.model.context_length - len(prompt.tokens))
+        limit = self.limit(max_new_tokens).of(prompt)
         if limit < 1:
             raise ConfigError(
                 f"prompt {prompt.index} has {len(prompt.tokens)} tokens, "

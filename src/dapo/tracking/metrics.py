@@ -118,7 +118,12 @@ METRICS: Mapping[str, Metric] = {
         # answers
         ("response_length_mean", "tokens", one_digit, "tokens per generated answer, end token included"),
         ("response_length_max", "tokens", count, "tokens of the longest generated answer"),
-        ("truncated_share", "share of answers", percent, "generated answers cut at max_new_tokens"),
+        (
+            "truncated_share",
+            "share of answers",
+            percent,
+            "generated answers cut at max_new_tokens or at the model's context",
+        ),
         # work and time
         (
             "rollout_tokens",

@@ -11,7 +11,7 @@ import torch
 from dapo.algorithms.advantages import compute_group_advantages
 from dapo.algorithms.reward_shaping import soft_overlong_punishment
 from dapo.algorithms.settings import Algorithm
-from dapo.records import Completion, Group, Prompt
+from dapo.records import AnswerLimit, Completion, Group, Prompt
 
 T = TypeVar("T")
 
@@ -40,9 +40,9 @@ class Answer:
     advantage: float
 
 
-def judge_groups(groups: Sequence[Group], algorithm: Algorithm, max_new_tokens: int) -> list[JudgedGroup]:
+def judge_groups(groups: Sequence[Group], algorithm: Algorithm, limit: AnswerLimit) -> list[JudgedGroup]:
     """Add the overlong penalty to the raw rewards, then compare within each group."""
-    penalties = [_penalties(group, algorithm, max_new_tokens) for group in groups]
+    penalties = [_penalties(group, algorithm, limit) for group in groups]
     rewards_PG = torch.tensor([group.rewards for group in groups], dtype=torch.float64)
     advantages_PG = compute_group_advantages(
         rewards_PG + torch.tensor(penalties, dtype=torch.float64),
@@ -79,9 +79,10 @@ def _enters_loss(completion: Completion, algorithm: Algorithm) -> bool:
     return not (algorithm.mask_overlong_truncated and completion.truncated)
 
 
-def _penalties(group: Group, algorithm: Algorithm, max_new_tokens: int) -> list[float]:
+def _penalties(group: Group, algorithm: Algorithm, limit: AnswerLimit) -> list[float]:
+    """By the limit at which these answers were cut, which may be the model's context."""
+    longest = limit.of(group.prompt)
     return [
-        algorithm.overlong_penalty_factor
-        * soft_overlong_punishment(length, max_new_tokens, algorithm.overlong_buffer_len)
+        algorithm.overlong_penalty_factor * soft_overlong_punishment(length, longest, algorithm.overlong_buffer_len)
         for length in group.lengths
     ]
