@@ -29,11 +29,15 @@ def test_where_no_group_was_generated_there_is_no_share():
     assert collection_metrics(Collection((), CollectionCounts()), buffered=0)["dapo_all_correct_share"] is None
 
 
+def collected(*generated: Group, trained: tuple[Group, ...] = (), dropped: tuple[Group, ...] = ()) -> Collection:
+    return Collection(trained, CollectionCounts(), tuple((each, "constant") for each in dropped), generated)
+
+
 def test_the_logged_reward_is_the_one_trained_on_and_the_candidates_are_logged_beside_it():
     """B92, B29: trained [0.7, 0.0] -> 0.35; with the dropped [1, 1] the candidates' mean is 2.7 / 4."""
     trained, dropped = group(0, [0.7, 0.0]), group(1, [1.0, 1.0])
-    collection = Collection((trained,), CollectionCounts(), ((dropped, "constant"),))
-    metrics = reward_metrics(collection, [JudgedGroup(trained, (0.0, -0.5), (1.0, -1.0))], version=0)
+    collection = collected(trained, dropped, trained=(trained,), dropped=(dropped,))
+    metrics = reward_metrics(collection, [JudgedGroup(trained, (0.0, -0.5), (1.0, -1.0))])
     assert metrics["dapo_raw_reward_mean"] == pytest.approx(0.35)
     assert metrics["dapo_shaped_reward_mean"] == pytest.approx(0.1)
     assert metrics["dapo_overlong_penalty_mean"] == -0.25
@@ -43,23 +47,28 @@ def test_the_logged_reward_is_the_one_trained_on_and_the_candidates_are_logged_b
 
 def test_the_longest_answer_is_a_maximum_not_a_mean_of_maxima():
     """B94: two groups with longest 7 and 9 -> 9 (the bug says 8)."""
-    collection = Collection((group(0, [1, 0], [3, 7]), group(1, [1, 0], [5, 9])), CollectionCounts())
-    metrics = reward_metrics(collection, [], version=0)
+    metrics = reward_metrics(collected(group(0, [1, 0], [3, 7]), group(1, [1, 0], [5, 9])), [])
     assert metrics["response_length_max"] == 9
     assert metrics["response_length_mean"] == 6
 
 
-def test_groups_of_an_earlier_version_are_not_counted_again():
-    """Surplus that waited was counted in the update that generated it."""
-    collection = Collection(
-        (group(0, [1, 0], [3, 7], version=1), group(1, [1, 0], [5, 9], version=2)), CollectionCounts()
-    )
-    assert reward_metrics(collection, [], version=2)["response_length_mean"] == 7
+def test_groups_are_counted_in_the_update_that_generated_them():
+    """Of four groups one is trained and one dropped, two wait; another that waited before is trained beside it.
+
+    Rewards 1 0, 0 0, 0.25 0 and 1 0 are 2.25 of 8 answers; without the two that wait it would be 1 of 4.
+    """
+    trained, dropped, waits, too = group(1, [1, 0]), group(2, [0, 0]), group(3, [0.25, 0]), group(4, [1, 0], [9, 1])
+    earlier = group(0, [1, 1], [30, 30])
+    collection = collected(trained, dropped, waits, too, trained=(earlier, trained), dropped=(dropped,))
+    metrics = reward_metrics(collection, [])
+    assert metrics["candidate_reward_mean"] == 0.28125
+    assert metrics["reward/acc"] == 0.375
+    assert metrics["response_length_max"] == 9
+    assert metrics["response_length_mean"] == 2.0
 
 
 def test_an_update_without_new_answers_has_no_lengths():
     """B90: nothing to average is null, not a crash."""
-    collection = Collection((group(0, [1, 0], version=0),), CollectionCounts())
-    metrics = reward_metrics(collection, [], version=1)
+    metrics = reward_metrics(collected(trained=(group(0, [1, 0]),)), [])
     assert metrics["response_length_mean"] is None
     assert metrics["response_length_max"] is None

@@ -52,7 +52,9 @@ class Script:
     def group(self, draw: Draw, version: int) -> Group:
         return scored_group(draw, REWARDS[self.letter(draw.id)], version)
 
-    def __call__(self, draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def __call__(
+        self, draws: Sequence[Draw], version: int, wait: Callable[[int], bool]
+    ) -> Generator[Group | None, None, None]:
         self.rounds.append([draw.id for draw in draws])
         self.versions.append(version)
         self.open.append(self._work(draws, version))

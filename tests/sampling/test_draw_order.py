@@ -28,7 +28,7 @@ def test_stopping_early_does_not_prefer_answers_that_finish_early(sampler_of: An
     By order of finishing it would have been 1, 3, 5, 7: only short answers.
     """
 
-    def generate(draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def generate(draws: Sequence[Draw], version: int, wait: Any) -> Generator[Group | None, None, None]:
         for draw in sorted(draws, key=lambda draw: draw.id % 2 == 0):
             yield group_of(draw, (1.0, 0.0) if draw.id % 2 else (0.0, 1.0, 0.0), version)
 

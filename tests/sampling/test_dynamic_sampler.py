@@ -45,7 +45,7 @@ def test_the_sister_systems_example_takes_two_rounds(script: Any, sampler_of: An
 def test_rows_of_the_batch_keep_their_own_rewards_and_lengths_b29(sampler_of: Any, group_of: Any) -> None:
     """B29: rewards [0,0,0,0] and [1,0,1,0]: the batch is the second group, mean .5; before the filter it was .25."""
 
-    def generate(draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def generate(draws: Sequence[Draw], version: int, wait: Any) -> Generator[Group | None, None, None]:
         yield group_of(draws[0], [0.0] * 4, version)
         yield group_of(draws[1], [1.0, 0.0, 1.0, 0.0], version)
 
@@ -188,7 +188,7 @@ def test_without_filtering_the_last_batch_is_smaller_too(script: Any, sampler_of
 def test_another_metric_than_the_reward_may_decide(sampler_of: Any, group_of: Any) -> None:
     """Draw 0 differs in reward only, draw 1 in acc only."""
 
-    def generate(draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def generate(draws: Sequence[Draw], version: int, wait: Any) -> Generator[Group | None, None, None]:
         for draw in draws:
             rewards, acc = ([1.0, 0.5], [1.0, 1.0]) if draw.id == 0 else ([1.0, 1.0], [1.0, 0.0])
             yield group_of(draw, rewards, version, [{"acc": value} for value in acc])
@@ -202,7 +202,7 @@ def test_another_metric_than_the_reward_may_decide(sampler_of: Any, group_of: An
 
 
 def test_an_unknown_metric_lists_the_known(sampler_of: Any, group_of: Any) -> None:
-    def generate(draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def generate(draws: Sequence[Draw], version: int, wait: Any) -> Generator[Group | None, None, None]:
         yield group_of(draws[0], [1.0, 0.0], version, [{"acc": 1.0, "format": 1.0}, {"acc": 0.0}])
 
     for name in ("accuracy", "format"):  # one answer has no `format`
@@ -215,7 +215,7 @@ def test_an_unknown_metric_lists_the_known(sampler_of: Any, group_of: Any) -> No
 def test_a_nan_reward_stops_the_run_b47(sampler_of: Any, group_of: Any) -> None:
     """B47: a group with NaN is neither kept nor dropped in silence."""
 
-    def generate(draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def generate(draws: Sequence[Draw], version: int, wait: Any) -> Generator[Group | None, None, None]:
         yield group_of(draws[0], [1.0, float("nan")], version)
 
     with pytest.raises(RewardError, match="not a number"):

@@ -183,8 +183,15 @@ def test_the_second_step_on_one_rollout_sees_moved_ratios(load_tiny, make_traine
     moved = make_trainer(load_tiny(), mini_bs=6).update(twice, 1e-2)
     assert moved.optimizer_steps == 2
     assert abs(moved.ratio_mean - old.ratio_mean) > 1e-3
-    still = make_trainer(load_tiny(), mini_bs=6, choices={"algo": "grpo"}).update(twice, 1e-2)
-    assert (still.ratio_mean, still.ratio_std) == (1.0, 0.0)
+
+
+def test_the_ratio_that_is_reported_is_to_the_rollout_policy_under_on_policy_losses_too(make_trainer, uniform, answer):
+    """Tokens drawn with half their present probability: log ratio log 2. The loss itself is -A: its own ratio is 1."""
+    stats = make_trainer(uniform, choices={"algo": "grpo"}).update(
+        [answer(0, (5,), (7, 8), 0.5, (UNIFORM - math.log(2),) * 2)], 0.0
+    )
+    assert stats.loss == pytest.approx(-0.5)
+    assert (stats.ratio_mean, stats.clipped_upper) == (pytest.approx(2.0, abs=1e-4), 0.0)
 
 
 @pytest.mark.parametrize(

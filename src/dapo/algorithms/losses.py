@@ -52,7 +52,7 @@ def policy_losses(log_ratio: Tensor, advantage: Tensor, clip: Clip | None) -> To
     log_ratio: (T,) float, log of new over old probability; bounded to +-20 before exp.
     advantage: (T,). clip None: the plain surrogate -r A.
     """
-    ratio = log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
+    ratio = bounded_ratio(log_ratio)
     surrogate = ratio * advantage
     if clip is None:
         nowhere = torch.zeros_like(ratio, dtype=torch.bool)
@@ -68,6 +68,11 @@ def policy_losses(log_ratio: Tensor, advantage: Tensor, clip: Clip | None) -> To
         loss = torch.where(capped, cap, loss)
         clipped_lower = clipped_lower | capped
     return TokenLosses(loss, ratio, surrogate, clipped, clipped_lower, clipped_upper)
+
+
+def bounded_ratio(log_ratio: Tensor) -> Tensor:
+    """exp of a log ratio within +-20, which float32 holds."""
+    return log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
 
 
 def token_log_ratio(logp: Tensor, old_logp: Tensor, source: RatioSource) -> Tensor:

@@ -12,6 +12,7 @@ from dapo.records import Draw, Group, Score
 from dapo.rewards.pool import RewardPool
 from dapo.rollout.engine import Rollout, RolloutEngine
 from dapo.rollout.settings import Sampling
+from dapo.sampling.dynamic_sampler import Wait
 
 
 @dataclass
@@ -57,7 +58,10 @@ class ScoredGeneration:
         """Answers of the present round that are finished."""
         return self._engine.counters.finished - self._finished_before
 
-    def __call__(self, draws: Sequence[Draw], version: int) -> Generator[Group | None, None, None]:
+    def __call__(
+        self, draws: Sequence[Draw], version: int, wait: Wait = lambda unscored: False
+    ) -> Generator[Group | None, None, None]:
+        """Groups in the order in which they were written; see `Generate` and `Wait`."""
         self.sequences_asked = len(draws) * self._sampling.n
         self._finished_before = self._engine.counters.finished
         # Groups leave in the order in which the engine finished them, not in that in which their scores came back:
@@ -75,7 +79,7 @@ class ScoredGeneration:
                 self._progress()
                 if rollout is not None:
                     scoring.append((rollout, self._rewards.submit(rollout.draw.prompt, rollout.completions)))
-                while scoring and scoring[0][1].done():
+                while scoring and (wait(len(scoring)) or scoring[0][1].done()):
                     yield self._group(*scoring.popleft(), version)
                 yield None
             while scoring:

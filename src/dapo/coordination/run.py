@@ -15,7 +15,7 @@ from dapo.coordination.held_out import measure_held_out
 from dapo.coordination.parts import Parts, assemble
 from dapo.coordination.resume import Resume
 from dapo.coordination.saving import Saving
-from dapo.coordination.step_metrics import Value, collection_metrics, reward_metrics, time_metrics, update_metrics
+from dapo.coordination.step_metrics import Value, collection_metrics, reward_metrics, update_metrics, work_metrics
 from dapo.coordination.stopping import StopRequest
 from dapo.errors import DapoError, DataError
 from dapo.records import TrainedTokens
@@ -23,7 +23,7 @@ from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
 from dapo.tracking.alarms import alarms
 from dapo.tracking.display import BeforeAfter, CollectionProgress, Display, Outcome
-from dapo.training.batch import JudgedGroup, answers_of, by_group, judge_groups
+from dapo.training.batch import Answer, JudgedGroup, answers_of, by_group, judge_groups
 from dapo.training.settings import learning_rate
 from dapo.training.update import UpdateStats
 
@@ -79,12 +79,15 @@ class Run:
         """The run right after the last update. What is saved is this, so that a collection that is given up, or
         that finds the data at its end, is done again by whoever goes on."""
         self.saving = Saving(self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, saved=state)
-        self._step_began = time.perf_counter()
+        self._accounted = time.perf_counter()
+        """Until when time is in the metrics."""
+        self._collection_began = self._accounted
         self._tokens_before = 0
 
     def train(self) -> Path:
         self._introduce()
         before = self._begin()
+        self._accounted = time.perf_counter()
         after: dict[str, Value] = {}
         while self._goes_on:
             collection = self._collect()
@@ -143,7 +146,7 @@ class Run:
 
     def _collect(self) -> Collection:
         """The groups of the next update. A run that fails here loses nothing: it is saved as it was before."""
-        self._step_began, self._tokens_before = time.perf_counter(), self.parts.engine.counters.sampled_tokens
+        self._collection_began, self._tokens_before = time.perf_counter(), self.parts.engine.counters.sampled_tokens
         try:
             return self.sampler.next_batch(self.updates)
         except DapoError:
@@ -239,7 +242,7 @@ class Run:
         lr = learning_rate(self.config.training, self.updates, self.config.run.max_steps)
         answers = answers_of(judged, self.parts.algorithm)
         if not any(answer.advantage for answer in answers):
-            self.display.warning(f"update {self.updates + 1} is skipped: every group agrees, so nothing can be learned")
+            self.display.warning(f"update {self.updates + 1} is skipped: {_nothing_to_learn(judged, answers)}")
             return {"loss": 0.0, "lr": lr, "optimizer_steps": 0, "trained_tokens": 0}, [None] * len(judged)
         started = time.perf_counter()
         stats: UpdateStats = self.parts.trainer.update(answers, lr, self.display.updating)
@@ -253,11 +256,11 @@ class Run:
         """What there is to say of this update besides the optimizer steps."""
         parts = self.parts
         tokens = parts.engine.counters.sampled_tokens - self._tokens_before
-        seconds = time.perf_counter() - self._step_began
+        before, self._accounted = self._accounted, time.perf_counter()
         return {
             **collection_metrics(collection, len(self.sampler.buffer)),
-            **reward_metrics(collection, judged, self.updates - 1),
-            **time_metrics(parts.clock.take(), seconds, tokens, int(update["trained_tokens"] or 0)),
+            **reward_metrics(collection, judged),
+            **work_metrics(parts.clock.take(), self._accounted - before, tokens, int(update["trained_tokens"] or 0)),
             "reward_failures": self._reward_failures,
             "skipped_updates": self.skipped_updates,
             "epoch": parts.stream.epoch,
@@ -308,7 +311,7 @@ class Run:
                 sequences_done=self.generation.sequences_done,
                 sequences_total=self.generation.sequences_asked,
                 tokens=counters.sampled_tokens - self._tokens_before,
-                seconds=time.perf_counter() - self._step_began,
+                seconds=time.perf_counter() - self._collection_began,
             )
         )
 
@@ -321,3 +324,12 @@ class Run:
         ]
         folder = self.parts.folder
         self.display.finish(Outcome(rows, {"model": str(folder.final), "metrics": str(folder.metrics)}))
+
+
+def _nothing_to_learn(judged: Sequence[JudgedGroup], answers: Sequence[Answer]) -> str:
+    """Why no answer has an advantage."""
+    if not answers:
+        return "overlong filtering leaves nothing, since every answer was cut at the limit"
+    if any(advantage for group in judged for advantage in group.advantages):
+        return "no answer that overlong filtering leaves is better or worse than its group"
+    return "every group agrees, so nothing can be learned"

@@ -30,25 +30,22 @@ def collection_metrics(collection: Collection, buffered: int) -> dict[str, Value
     }
 
 
-def reward_metrics(collection: Collection, judged: Sequence[JudgedGroup], version: int) -> dict[str, Value]:
+def reward_metrics(collection: Collection, judged: Sequence[JudgedGroup]) -> dict[str, Value]:
     """Rewards of the trained answers, and of every answer that these weights wrote."""
     raw = [reward for group in judged for reward in group.group.rewards]
     shaped = [reward for group in judged for reward in group.shaped_rewards]
     penalties = [penalty for group in judged for penalty in group.penalties]
-    everything = [*collection.groups, *(group for group, _ in collection.others)]
-    written = [group for group in everything if group.version == version]
-    completions = [completion for group in written for completion in group.completions]
+    completions = [completion for group in collection.generated for completion in group.completions]
     lengths = [len(completion.tokens) for completion in completions]
     return {
-        "candidate_reward_mean": _mean([reward for group in written for reward in group.rewards]),
+        "candidate_reward_mean": _mean([reward for group in collection.generated for reward in group.rewards]),
         "dapo_raw_reward_mean": _mean(raw),
         "dapo_shaped_reward_mean": _mean(shaped),
         "dapo_overlong_penalty_mean": _mean(penalties),
-        **_returned_metrics(written),
+        **_returned_metrics(collection.generated),
         "response_length_mean": _mean(lengths),
         "response_length_max": max(lengths, default=None),
         "truncated_share": _mean([completion.truncated for completion in completions]),
-        "rollout_tokens": sum(length for group in everything for length in group.lengths),
     }
 
 
@@ -74,12 +71,13 @@ def update_metrics(stats: UpdateStats, lr: float) -> dict[str, Value]:
     }
 
 
-def time_metrics(
+def work_metrics(
     seconds: Mapping[str, float], total: float, rollout_tokens: int, trained_tokens: int
 ) -> dict[str, Value]:
-    """Where the time went, and how fast. rollout_tokens: drawn, those of answers that were given up included."""
+    """Where time and tokens went, and how fast. rollout_tokens: drawn, those of answers that were given up included."""
     rollout, update = seconds.get("rollout", 0.0), seconds.get("update", 0.0)
     return {
+        "rollout_tokens": rollout_tokens,
         "rollout_tokens_per_s": rollout_tokens / rollout if rollout else None,
         "train_tokens_per_s": trained_tokens / update if update else None,
         "seconds_rollout": rollout,

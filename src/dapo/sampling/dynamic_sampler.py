@@ -30,7 +30,9 @@ class DrawSource(Protocol):
         """The last `count` draws were not used after all; they are drawn again next."""
 
 
-Generate = Callable[[Sequence[Draw], int], Generator[Group | None, None, None]]
+Wait = Callable[[int], bool]
+"""Whether the scores of so many groups, which are written, must be known before more is written."""
+Generate = Callable[[Sequence[Draw], int, Wait], Generator[Group | None, None, None]]
 """Scored groups of the draws, in any order, written by the weights of the given version. None: still working.
 Closing it stops the work."""
 
@@ -61,6 +63,8 @@ class Collection:
     counts: CollectionCounts
     others: tuple[tuple[Group, Fate], ...] = ()
     """Groups that are not trained now and will not be."""
+    generated: tuple[Group, ...] = ()
+    """Every group that these weights wrote, whatever becomes of it."""
 
 
 @dataclass
@@ -69,6 +73,7 @@ class _Open:
 
     counts: CollectionCounts = field(default_factory=CollectionCounts)
     others: list[tuple[Group, Fate]] = field(default_factory=list)
+    generated: list[Group] = field(default_factory=list)
 
 
 class DynamicSampler:
@@ -112,7 +117,7 @@ class DynamicSampler:
             collection.counts.rounds += 1
             self._round(draws, version, collection)
         groups = self.buffer.take(self.settings.batch_size)
-        return Collection(tuple(groups), collection.counts, tuple(collection.others))
+        return Collection(tuple(groups), collection.counts, tuple(collection.others), tuple(collection.generated))
 
     def _round_size(self, counts: CollectionCounts) -> int:
         """A full round first; then what the share of informative groups seen so far asks for."""
@@ -129,7 +134,7 @@ class DynamicSampler:
         """
         waiting: dict[int, Group] = {}
         judged = 0
-        with closing(self._generate(draws, version)) as generation:
+        with closing(self._generate(draws, version, self._could_be_full)) as generation:
             for group in generation:
                 if group is not None:
                     waiting[group.id] = group
@@ -146,8 +151,13 @@ class DynamicSampler:
     def _full_for_good(self) -> bool:
         return self.settings.max_staleness == 0 and len(self.buffer) >= self.settings.batch_size
 
+    def _could_be_full(self, unscored: int) -> bool:
+        """Whether so many more groups could fill the batch. Their scores are then waited for, so that what is written
+        in vain does not depend on how fast a reward is."""
+        return self.settings.max_staleness == 0 and len(self.buffer) + unscored >= self.settings.batch_size
+
     def _judge(self, group: Group, version: int, collection: _Open) -> None:
-        verdict = self._count(group, collection.counts)
+        verdict = self._count(group, collection)
         if verdict == "informative" or not self._filtering:
             self.buffer.keep(group, version)
         else:
@@ -155,11 +165,12 @@ class DynamicSampler:
 
     def _discard(self, group: Group, collection: _Open) -> None:
         """A group that was finished before the round could be stopped, but that no update will use."""
-        collection.counts.discarded += self._count(group, collection.counts) == "informative"
+        collection.counts.discarded += self._count(group, collection) == "informative"
         collection.others.append((group, "surplus"))
 
-    def _count(self, group: Group, counts: CollectionCounts) -> Verdict:
-        verdict = judge(self._metric(group))
+    def _count(self, group: Group, collection: _Open) -> Verdict:
+        verdict, counts = judge(self._metric(group)), collection.counts
+        collection.generated.append(group)
         counts.generated += 1
         counts.kept += verdict == "informative"
         counts.all_correct += verdict == "all_correct"

@@ -76,7 +76,7 @@ METRICS: Mapping[str, Metric] = {
         ("loss", "", significant, "the loss, over the response tokens of each optimizer step, mean over the steps"),
         ("perplexity", "", significant, "exp of the mean negative log-likelihood of the trained tokens; `dapo sft`"),
         ("grad_norm", "", three_digits, "global gradient norm before clipping, mean over the optimizer steps"),
-        ("lr", "", scientific, "learning rate of the last optimizer step"),
+        ("lr", "", scientific, "learning rate of every optimizer step of this update"),
         (
             "entropy",
             "nats",
@@ -129,7 +129,7 @@ METRICS: Mapping[str, Metric] = {
             "rollout_tokens",
             "tokens",
             compact,
-            "answer tokens of the groups that were trained or dropped in this update",
+            "answer tokens drawn for this update, those of answers given up when a round stopped early included",
         ),
         ("trained_tokens", "tokens", compact, "answer tokens trained in this update"),
         ("rollout_tokens_per_s", "tokens/s", compact, "answer tokens generated per second of generation"),
@@ -137,7 +137,7 @@ METRICS: Mapping[str, Metric] = {
         ("seconds_rollout", "s", duration, "time spent generating"),
         ("seconds_reward", "s", duration, "time spent waiting for rewards"),
         ("seconds_update", "s", duration, "time spent training"),
-        ("seconds_total", "s", duration, "time from the end of the update before to the end of this one"),
+        ("seconds_total", "s", duration, "time since the update before, its measuring, logging and saving included"),
         ("epoch", "epochs", count, "passes over the data that were complete, from 0"),
         # evaluation
         (

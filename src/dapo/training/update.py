@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dapo.algorithms.losses import TokenLosses, step_size
+from dapo.algorithms.losses import TokenLosses, bounded_ratio, step_size, token_log_ratio
 from dapo.algorithms.policy_loss import policy_loss_sum
 from dapo.algorithms.settings import Algorithm
 from dapo.errors import TrainingError
@@ -157,9 +157,16 @@ class Trainer:
         loss_sum, losses = policy_loss_sum(self.algorithm, logp, packed.response)
         loss = loss_sum / divisor
         loss.backward()
-        tally.add_tokens(losses, logp.detach(), entropy, packed.response.old_logp)
+        tally.add_tokens(losses, logp.detach(), entropy, packed.response.old_logp, self._ratio(losses, logp, packed))
         tally.add_answers(losses, logp.detach(), [len(answer.completion.tokens) for answer in answers])
         return loss.item()
+
+    @torch.no_grad()
+    def _ratio(self, losses: TokenLosses, logp: Tensor, packed: PackedPass) -> Tensor:
+        """Of new to rollout policy. The on-policy losses hold another one, which is 1."""
+        if self.algorithm.ratio == "rollout":
+            return losses.ratio
+        return bounded_ratio(token_log_ratio(logp, packed.response.old_logp, "rollout"))
 
     def score(self, packed: PackedPass) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy, (R,) each, of a pass's response tokens at the sampling temperature."""
@@ -202,9 +209,9 @@ class _Tally:
         self._step_trained = []
 
     @torch.no_grad()
-    def add_tokens(self, losses: TokenLosses, logp: Tensor, entropy: Tensor, old_logp: Tensor) -> None:
+    def add_tokens(self, losses: TokenLosses, logp: Tensor, entropy: Tensor, old_logp: Tensor, ratio: Tensor) -> None:
         gap = logp.double() - old_logp.double()
-        ratio = losses.ratio.detach().double()
+        ratio = ratio.detach().double()
         columns = (
             torch.ones_like(gap),
             ratio,
