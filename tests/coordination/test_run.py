@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 import time
 
 import pytest
@@ -209,6 +210,17 @@ def test_why_an_update_is_skipped_is_said_as_it_is(run_training, table_model, re
     folder = table_model(table).module.name_or_path
     run_training(prompts=PROMPTS, reward=reward, output=output, ckpt=folder, **settings)
     assert words in output.getvalue()
+
+
+def test_a_folder_whose_generation_config_the_library_will_not_write_is_trained_and_saved(
+    run_training, tiny_folder, tmp_path
+):
+    """A temperature without do_sample, as many chat models ship it."""
+    folder = shutil.copytree(tiny_folder(), tmp_path / "chat")
+    (folder / "generation_config.json").write_text('{"temperature": 0.9, "eos_token_id": 0}\n')
+    run = run_training(prompts=PROMPTS, reward=BY_SAMPLE, batch_size=2, max_steps=2, save_interval=1, ckpt=str(folder))
+    for saved in (run / "final", run / "checkpoints/step_000001/model"):
+        assert (saved / "generation_config.json").read_text() == '{"temperature": 0.9, "eos_token_id": 0}\n'
 
 
 def test_max_steps_ends_the_run(run_training):

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dapo.errors import ConfigError, ModelError
-from dapo.models.loading import load_tokenizer, locate, save_model
+from dapo.models.loading import check_can_be_saved, load_tokenizer, locate, save_model
 from dapo.models.settings import ModelSettings
+
+
+@pytest.fixture
+def copied_folder(tiny_folder, tmp_path_factory):
+    """Makes a copy of the tiny model's folder with these keys put into its json files."""
+
+    def make(**files):
+        folder = tmp_path_factory.mktemp("copied") / "model"
+        shutil.copytree(tiny_folder(), folder)
+        for name, keys in files.items():
+            path = folder / f"{name}.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), **keys}))
+        return folder
+
+    return make
 
 
 def where(ckpt, **settings):
@@ -43,14 +61,66 @@ def test_tied_weights_are_written_once_and_are_one_when_loaded(load_tiny, tmp_pa
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
 
 
-def test_tokenizer_template_and_generation_config_go_with_the_model(load_tiny, tmp_path, tokenizer):
-    model = load_tiny()
-    model.module.generation_config.eos_token_id = [0, 7]
-    save_model(model, tmp_path)
+def test_tokenizer_template_and_generation_config_go_with_the_model(
+    load_checkpoint, copied_folder, tmp_path, tokenizer
+):
+    folder = copied_folder(generation_config={"eos_token_id": [0, 7]})
+    save_model(load_checkpoint(folder), tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded.chat_template == tokenizer.chat_template
     assert loaded("1+1")["input_ids"] == tokenizer("1+1")["input_ids"]
     assert AutoModelForCausalLM.from_pretrained(tmp_path).generation_config.eos_token_id == [0, 7]
+
+
+HARD_TO_WRITE = {
+    "sampling without do_sample (Vicuna, early Llama 2 chat)": {"temperature": 0.9, "top_p": 0.6},
+    "top_k without do_sample": {"top_k": 20},
+    "a padding id of -1": {"pad_token_id": -1},
+    "beams without beam search": {"num_beams": 1, "early_stopping": True},
+    "a key that nobody knows": {"made_by": "a person"},
+}
+
+
+@pytest.mark.parametrize("keys", HARD_TO_WRITE.values(), ids=HARD_TO_WRITE)
+def test_a_generation_config_that_the_library_reads_but_will_not_write_is_saved_as_it_came(
+    load_checkpoint, copied_folder, tmp_path, keys
+):
+    folder = copied_folder(generation_config=keys)
+    model = load_checkpoint(folder)
+    check_can_be_saved(model)
+    for saved in (tmp_path / "first", tmp_path / "second"):
+        save_model(model, saved)
+        assert (saved / "generation_config.json").read_bytes() == (folder / "generation_config.json").read_bytes()
+        model = load_checkpoint(saved)
+
+
+def test_where_no_generation_config_came_none_is_saved(load_checkpoint, copied_folder, tmp_path):
+    folder = copied_folder()
+    (folder / "generation_config.json").unlink()
+    save_model(load_checkpoint(folder), tmp_path)
+    assert not (tmp_path / "generation_config.json").exists()
+    assert load_checkpoint(tmp_path).stop_ids == {0}
+
+
+def test_a_padding_id_of_minus_1_in_the_model_s_config_is_no_obstacle(load_checkpoint, copied_folder, tmp_path):
+    """As in the first Llama."""
+    folder = copied_folder(config={"pad_token_id": -1})
+    (folder / "generation_config.json").unlink()
+    save_model(load_checkpoint(folder), tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["pad_token_id"] == -1
+
+
+def test_what_cannot_be_saved_is_refused_before_anything_is_computed(load_tiny, monkeypatch):
+    model = load_tiny()
+    monkeypatch.setattr(type(model.tokenizer), "save_pretrained", lambda *_: json.dumps(object()))
+    with pytest.raises(ModelError, match="LlamaForCausalLM could be trained but not saved: Object of type object is"):
+        check_can_be_saved(model)
+
+
+def test_a_head_beside_a_config_that_ties_it_is_refused(load_checkpoint, copied_folder):
+    """The folder's own head would be trained; whoever believes the config loads another model."""
+    with pytest.raises(ModelError, match=r"tie_word_embeddings is on in the model's config.json, but its weights hold"):
+        load_checkpoint(copied_folder(config={"tie_word_embeddings": True}))
 
 
 def test_a_saved_model_can_be_trained_on(load_tiny, load_checkpoint, tmp_path):

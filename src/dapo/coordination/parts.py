@@ -24,7 +24,7 @@ from dapo.data.sources import load_rows
 from dapo.data.stream import PromptStream
 from dapo.errors import ConfigError
 from dapo.models.language_model import LanguageModel
-from dapo.models.loading import load_model, load_tokenizer, locate
+from dapo.models.loading import check_can_be_saved, load_model, load_tokenizer, locate
 from dapo.records import AnswerLimit
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
@@ -94,6 +94,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
             position=point.state.position if point else 0,
         )
         model = load_model(location, tokenizer, config.model, device)
+        check_can_be_saved(model)
         engine = TorchEngine(model, max_num_seqs=config.rollout.max_num_seqs, kv_cache_gb=config.rollout.kv_cache_gb)
         for notice in engine.check(every_prompt, config.rollout.max_new_tokens):
             display.notice(notice)

@@ -22,7 +22,7 @@ from dapo.data.sources import load_rows
 from dapo.data.stream import PromptStream
 from dapo.errors import ConfigError, ModelError
 from dapo.models.language_model import LanguageModel
-from dapo.models.loading import load_model, load_tokenizer, locate
+from dapo.models.loading import check_can_be_saved, load_model, load_tokenizer, locate
 from dapo.records import Completion, Prompt
 from dapo.tracking.display import Display
 from dapo.tracking.metrics_log import MetricsLog
@@ -87,6 +87,7 @@ def assemble(config: SftConfig, display: Display, resume: Resume | None = None) 
             encode_prompts(of_source, source, tokenizer) for of_source, source in zip(rows, sources, strict=True)
         ]
         model = load_model(location, tokenizer, config.model, device)
+        check_can_be_saved(model)
         learned, *others = _demonstrations(prompts, sources, config, model)
         held_out = others[0].demonstrations if others else ()
         for notice in (*prompts[0].notices(), *(line for each in (learned, *others) for line in each.notices())):

@@ -26,9 +26,13 @@ class ExactLength:
 class LanguageModel:
     """The Hugging Face module, run packed. Engine and trainer hold the same one, hence the same parameters."""
 
-    def __init__(self, module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, generation_config: bytes | None = None
+    ) -> None:
         self.module = module
         self.tokenizer = tokenizer
+        self.generation_config = generation_config
+        """The file generation_config.json as it came with the model; None where none did."""
         self.stop_ids = _stop_ids(module, tokenizer)
         """Every id that ends an answer, from the tokenizer, the model's and the generation config."""
         self.exact = ExactLength(self.context_length, "its context")

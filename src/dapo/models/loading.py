@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,9 +21,11 @@ from dapo.models.settings import ModelSettings
 from dapo.wording import first_line
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T")
+
+GENERATION_CONFIG = "generation_config.json"
 
 
 def locate(settings: ModelSettings, *, notify: Callable[[str], None] = lambda _: None) -> str:
@@ -88,12 +91,32 @@ def load_model(
         parameter.data = parameter.data.clone()
     if settings.activation_checkpointing:
         checkpoint_layers(module)
-    return _checked(module, tokenizer)
+    return _checked(LanguageModel(module, tokenizer, _generation_config(location)))
 
 
-def _checked(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> LanguageModel:
+def _generation_config(location: str) -> bytes | None:
+    """The file as it lies in the folder or on the hub."""
+    from transformers.utils import cached_file
+
+    path = cached_file(
+        location,
+        GENERATION_CONFIG,
+        local_files_only=os.path.isdir(location),
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if path is None else Path(path).read_bytes()
+
+
+def _checked(model: LanguageModel) -> LanguageModel:
+    module = model.module
+    if module.config.get_text_config().tie_word_embeddings and model.head is not module.get_input_embeddings().weight:
+        raise ModelError(
+            "tie_word_embeddings is on in the model's config.json, but its weights hold a head of their own",
+            fix="set tie_word_embeddings to false there, or save the weights without the head",
+        )
     try:
-        model = LanguageModel(module, tokenizer)
         check_model(model)
     except ModelError:
         raise
@@ -114,8 +137,40 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 
 def save_model(model: LanguageModel, folder: Path) -> None:
-    """Write a Hugging Face folder: weights (tied ones once), config, generation config, tokenizer, template."""
-    model.module.save_pretrained(folder)
+    """Write a Hugging Face folder: weights (tied ones once), config, tokenizer, template, and the generation config as
+    it came."""
+    _save(model, folder, None)
+
+
+def check_can_be_saved(model: LanguageModel) -> None:
+    """Write everything but the weights to a folder that is removed again. Raises ModelError for what cannot be written,
+    before anything is computed that would then be lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _save(model, Path(folder), {})
+        except OSError:
+            raise  # the disk's fault
+        except Exception as problem:  # the library refuses in many ways
+            raise ModelError(
+                f"{type(model.module).__name__} could be trained but not saved: {first_line(problem)}",
+                fix="mend the model's config.json or its tokenizer's files",
+            ) from problem
+
+
+def _save(model: LanguageModel, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
+    from transformers import GenerationConfig
+
+    module, file = model.module, folder / GENERATION_CONFIG
+    # The library refuses to write settings that it read, such as a temperature without do_sample.
+    as_read, module.generation_config = module.generation_config, GenerationConfig()
+    try:
+        module.save_pretrained(folder, state_dict=weights)
+    finally:
+        module.generation_config = as_read
+    if model.generation_config is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_bytes(model.generation_config)
     model.tokenizer.save_pretrained(folder)
 
 
