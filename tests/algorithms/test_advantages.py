@@ -118,3 +118,13 @@ def test_a_nan_reward_surfaces_in_its_own_group_only_b47(scale: Scale) -> None:
     advantages = compute_group_advantages(rewards, scale=scale)
     assert advantages[0].isnan().all()
     assert advantages[1].isfinite().all()
+
+
+def test_advantages_take_any_layout_and_refuse_other_shapes() -> None:
+    """The transpose of [[1, 1], [0, 1]]: groups 1 0 and 1 1."""
+    rewards = torch.tensor([[1.0, 1.0], [0.0, 1.0]]).T
+    assert not rewards.is_contiguous()
+    assert compute_group_advantages(rewards).flatten().tolist() == pytest.approx([1.0, -1.0, 0.0, 0.0])
+    for shape in ((), (2, 2, 2)):
+        with pytest.raises(ValueError, match=r"rewards must be \(G,\) or \(P, G\)"):
+            compute_group_advantages(torch.ones(shape))

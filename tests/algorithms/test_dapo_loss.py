@@ -45,8 +45,8 @@ def test_result_holds_loss_surrogates_and_clip_shares() -> None:
     """B91: ratios [1.3, 1.25 | .75, .7], A [1 | -1]: losses [-1.28, -1.25 | .8, .8], mean -.2325; 1 high, 2 low."""
     result, gradient = run([[1.30, 1.25], [0.75, 0.70]], [1.0, -1.0])
     close(result["loss"], -0.2325)
-    close(result["surrogate1"], [[1.30, 1.25], [-0.75, -0.70]])
-    close(result["surrogate2"], [[1.28, 1.25], [-0.8, -0.8]])
+    assert result["surrogate1"].item() == pytest.approx(0.275)  # (1.30 + 1.25 - 0.75 - 0.70) / 4
+    assert result["surrogate2"].item() == pytest.approx(0.2325)  # (1.28 + 1.25 - 0.8 - 0.8) / 4
     close(result["up_clip_ratio"], 0.25)
     close(result["low_clip_ratio"], 0.5)
     close(result["clip_ratio"], 0.75)
@@ -129,7 +129,7 @@ def test_what_lies_outside_the_mask_is_not_touched(token_level: bool) -> None:
     )
     result["loss"].backward()
     close(result["loss"], 1.0)  # (-1 + 3)/2
-    close(result["surrogate1"], [[1.0, 0.0], [0.0, -3.0]])
+    assert result["surrogate1"].item() == pytest.approx(-1.0)  # (1 - 3) / 2
     assert logprobs.grad is not None
     close(logprobs.grad, [[-0.5, 0.0], [0.0, 1.5]])
 
@@ -229,3 +229,24 @@ def test_gradient_equals_central_finite_differences(token_level: bool) -> None:
                 moved[row][place] *= math.exp(sign * step)
                 values.append(run(moved, advantages, mask, use_token_level_loss=token_level)[0]["loss"].item())
             assert gradient[row, place].item() == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-8)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("which", ["new", "old"])
+def test_what_is_not_finite_inside_the_mask_makes_a_loss_that_is_not(value: float, which: str) -> None:
+    """Bounded to +-20, an infinite log ratio would pass for a large one."""
+    logprobs = {"new": torch.full((2, 2), -1.0), "old": torch.full((2, 2), -1.0)}
+    logprobs[which][0, 1] = value
+    result = DAPOLoss()(logprobs["new"], logprobs["old"], torch.tensor([1.0, -1.0]))
+    assert not result["loss"].isfinite()
+
+
+def test_advantages_take_rows_of_any_layout_and_refuse_parts_of_groups() -> None:
+    """Every other entry of 1 9 0 9 1 9 1 9: groups 1 0 and 1 1."""
+    config = DAPOConfig(group_size=2)
+    rewards = torch.tensor([1.0, 9.0, 0.0, 9.0, 1.0, 9.0, 1.0, 9.0])[::2]
+    assert not rewards.is_contiguous()
+    assert config.advantages(rewards).tolist() == pytest.approx([1.0, -1.0, 0.0, 0.0])
+    for shape in ((3,), (2, 2)):
+        with pytest.raises(ValueError, match="with B whole groups of group_size 2, got "):
+            config.advantages(torch.ones(shape))

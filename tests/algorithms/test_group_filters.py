@@ -23,6 +23,9 @@ from dapo.errors import RewardError
         ([0.0, 0.0], True),
         ([0.0, 1e-12], True),
         ([0.0, 1e-6], False),
+        ([10.0, 10.00001], False),
+        ([1e6, 1e6 + 1], False),
+        ([1.0, 1.0 + 2**-22], True),  # two steps of float32
         ([-1.0, 1.0], False),
         ([1e6, 1e6 + 0.1], True),  # one part in ten million: float32 noise
         ([1e6, 1e6 + 10], False),

@@ -65,3 +65,17 @@ def test_rule_reward_is_correctness_plus_punishment(is_correct: bool, length: in
 @pytest.mark.parametrize("buffer", [0, 4])
 def test_penalties_stay_on_the_device_of_the_lengths(buffer: int) -> None:
     assert soft_overlong_punishment(torch.zeros(2, device="meta"), 20, buffer).device.type == "meta"
+
+
+def test_rule_reward_of_many_answers() -> None:
+    """Limit 20, buffer 4: right with 18 tokens 1 - 0.5, wrong with 30 tokens -1 - 1."""
+    reward = compute_rule_reward(torch.tensor([True, False]), torch.tensor([18, 30]), 20, 4)
+    assert reward.tolist() == [0.5, -2.0]
+    assert compute_rule_reward(True, 3840) == 0.5  # 4096 and 512
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_lengths_in_short_integers_do_not_overflow(dtype: torch.dtype) -> None:
+    """20480 - 4096 fits neither a byte nor, less a length below 0, two."""
+    assert soft_overlong_punishment(torch.tensor([100, 120], dtype=dtype), 20480, 4096).tolist() == [0.0, 0.0]
+    assert soft_overlong_punishment(torch.tensor([112, 120], dtype=dtype), 120, 16).tolist() == [-0.5, -1.0]

@@ -112,3 +112,16 @@ def test_sizes_that_cannot_work_are_refused() -> None:
         DAPODynamicSampler(0, 2)
     with pytest.raises(ValueError, match=r"group_size must be at least 2 .* got 1"):
         DAPODynamicSampler(1, 1)
+
+
+def test_a_popped_group_has_its_advantages() -> None:
+    """Rewards 1 0 0 0: mean 0.25, population deviation 0.433013."""
+    sampler = DAPODynamicSampler(1, 4)
+    submit(sampler, "a", [True, False, False, False])
+    (group,) = sampler.pop_batch()
+    assert group.advantages == pytest.approx([1.732051, -0.577350, -0.577350, -0.577350], abs=1e-6)
+
+
+def test_eight_answers_to_each_of_eight_prompts_are_the_default() -> None:
+    assert (DAPODynamicSampler().target_batch_size, DAPODynamicSampler(group_size=8).group_size) == (8, 8)
+    assert DAPODynamicSampler(4).group_size == 8

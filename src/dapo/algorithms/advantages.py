@@ -27,6 +27,8 @@ def compute_group_advantages(
     """
     dtype = rewards.dtype if rewards.is_floating_point() else torch.float32
     exact = rewards.double()
+    if exact.dim() not in (1, 2):
+        raise ValueError(f"rewards must be (G,) or (P, G), prompts x answers, got shape {tuple(exact.shape)}")
     if exact.shape[-1] < 2:
         raise ValueError(f"a group needs at least 2 answers to compare, got {exact.shape[-1]}")
     centered = exact - exact.mean(-1, keepdim=True)

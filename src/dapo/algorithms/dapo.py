@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dapo.algorithms.advantages import compute_group_advantages
 from dapo.algorithms.losses import Aggregation, Clip, policy_losses, step_size, token_log_ratio, token_weight
-from dapo.algorithms.reward_shaping import soft_overlong_punishment
+from dapo.algorithms.reward_shaping import compute_rule_reward
 from dapo.algorithms.spec import AlgorithmSpec
 from dapo.errors import ConfigError
 
@@ -71,12 +71,15 @@ class DAPOConfig:
 
         is_correct: bool, response_length: int tokens, of one shape, which is returned as float.
         """
-        correctness = torch.where(is_correct.bool(), 1.0, -1.0)
-        return correctness + soft_overlong_punishment(response_length, self.max_length, self.cache_length)
+        return compute_rule_reward(is_correct, response_length, self.max_length, self.cache_length)
 
     def advantages(self, rewards: Tensor) -> Tensor:
         """Group advantages of rows in whole groups of `group_size`: (B,) in, (B,) out, with `adv_eps`."""
-        return compute_group_advantages(rewards.view(-1, self.group_size), self.adv_eps).view(-1)
+        if rewards.dim() != 1 or len(rewards) % self.group_size:
+            raise ValueError(
+                f"rewards must be (B,), with B whole groups of group_size {self.group_size}, got {tuple(rewards.shape)}"
+            )
+        return compute_group_advantages(rewards.reshape(-1, self.group_size), self.adv_eps).reshape(-1)
 
 
 class DAPOLoss:
@@ -94,7 +97,7 @@ class DAPOLoss:
         B is a whole number of groups or part of one. advantages: one per row (B,) or per token (B, T).
         mask: (B, T), nonzero on response tokens; None: all are. What lies outside is not touched, NaN included.
 
-        Returns `loss` (scalar), `surrogate1` and `surrogate2` ((B, T): r A and clip(r) A, 0 outside the mask),
+        Returns scalars: `loss`, `surrogate1` and `surrogate2` (means of r A and clip(r) A over the response tokens),
         and shares of response tokens whose clip was active: `clip_ratio`, `up_clip_ratio`, `low_clip_ratio`.
         """
         config = self.config
@@ -118,8 +121,8 @@ class DAPOLoss:
         lower, upper = losses.clipped_lower.sum() / tokens, losses.clipped_upper.sum() / tokens
         return {
             "loss": (losses.loss * weight).sum() / max(step_size(lengths, aggregation), 1),
-            "surrogate1": _spread(losses.surrogate, chosen),
-            "surrogate2": _spread(losses.clipped_surrogate, chosen),
+            "surrogate1": losses.surrogate.sum() / tokens,
+            "surrogate2": losses.clipped_surrogate.sum() / tokens,
             "clip_ratio": lower + upper,
             "up_clip_ratio": upper,
             "low_clip_ratio": lower,
@@ -144,8 +147,3 @@ def _check_shapes(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, ma
         raise ValueError(
             f"advantages must be (B,) or (B, T), got {tuple(advantages.shape)} for {tuple(logprobs.shape)}"
         )
-
-
-def _spread(values: Tensor, chosen: Tensor) -> Tensor:
-    """(T,) back into (B, T), with 0 where nothing was chosen."""
-    return torch.zeros(chosen.shape, dtype=values.dtype, device=values.device).masked_scatter(chosen, values)

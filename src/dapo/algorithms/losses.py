@@ -71,8 +71,8 @@ def policy_losses(log_ratio: Tensor, advantage: Tensor, clip: Clip | None) -> To
 
 
 def bounded_ratio(log_ratio: Tensor) -> Tensor:
-    """exp of a log ratio within +-20, which float32 holds."""
-    return log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
+    """exp of a log ratio within +-20, which float32 holds; NaN for one that is no number, so that it is noticed."""
+    return log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp() + 0.0 * log_ratio
 
 
 def token_log_ratio(logp: Tensor, old_logp: Tensor, source: RatioSource) -> Tensor:

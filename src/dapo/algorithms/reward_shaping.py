@@ -24,6 +24,8 @@ def soft_overlong_punishment(
     if not 0 <= cache_length <= max_length:
         raise ValueError(f"cache_length must lie in [0, max_length={max_length}], got {cache_length}")
     length = torch.as_tensor(response_length)
+    if not length.is_floating_point():
+        length = length.to(torch.int64)  # in bytes or short integers max_length itself would overflow
     if cache_length == 0:
         penalty = torch.zeros_like(length, dtype=torch.float32)
     else:
@@ -31,7 +33,22 @@ def soft_overlong_punishment(
     return penalty if isinstance(response_length, Tensor) else penalty.item() + 0.0
 
 
-def compute_rule_reward(is_correct: bool, response_length: int, max_length: int, cache_length: int) -> float:
-    """The paper's whole reward: +1 for a right answer, -1 for a wrong one, plus the overlong punishment."""
-    correctness = 1.0 if is_correct else -1.0
-    return correctness + soft_overlong_punishment(response_length, max_length, cache_length)
+@overload
+def compute_rule_reward(
+    is_correct: bool, response_length: int, max_length: int = ..., cache_length: int = ...
+) -> float: ...
+@overload
+def compute_rule_reward(
+    is_correct: Tensor, response_length: Tensor, max_length: int = ..., cache_length: int = ...
+) -> Tensor: ...
+def compute_rule_reward(
+    is_correct: bool | Tensor, response_length: int | Tensor, max_length: int = 4096, cache_length: int = 512
+) -> float | Tensor:
+    """The paper's whole reward: +1 for a right answer, -1 for a wrong one, plus the overlong punishment.
+
+    One answer as bool and int, or many as tensors of one shape, which is returned as float.
+    """
+    punishment = soft_overlong_punishment(response_length, max_length, cache_length)
+    if isinstance(is_correct, Tensor):
+        return torch.where(is_correct.bool(), 1.0, -1.0) + punishment
+    return (1.0 if is_correct else -1.0) + punishment

@@ -35,7 +35,8 @@ class RolloutEngine(Protocol):
 
     For every draw exactly `sampling.n` completions come back together, in any order of draws. Log-probabilities
     are float32, one per token, of the distribution sampled from. Which tokens are drawn depends only on the
-    weights, `sampling`, `seed`, and the draw's id, never on what else is generated beside it.
+    weights, `sampling`, `seed`, and the draw's id, never on what else is generated beside it. In float32; in bfloat16
+    a product's rounding can depend on how many rows it has, and so, rarely, a token on its neighbours.
     """
 
     counters: RolloutCounters

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from dapo.algorithms.advantages import compute_group_advantages
 from dapo.algorithms.group_filters import Verdict, judge
 from dapo.sampling.group_buffer import GroupBuffer
 
@@ -21,6 +24,11 @@ class SubmittedGroup:
     rewards: tuple[float, ...]
     token_lengths: tuple[int, ...]
 
+    @property
+    def advantages(self) -> tuple[float, ...]:
+        """Group advantages of the rewards (DAPO eq. 9)."""
+        return tuple(compute_group_advantages(torch.tensor(self.rewards, dtype=torch.float64)).tolist())
+
 
 class DAPODynamicSampler:
     """Keeps the groups with 0 < correct < G until there are enough for a batch (DAPO eq. 11).
@@ -28,7 +36,8 @@ class DAPODynamicSampler:
     Groups beyond a batch stay for the next one, oldest first.
     """
 
-    def __init__(self, target_batch_size: int, group_size: int) -> None:
+    def __init__(self, target_batch_size: int = 8, group_size: int = 8) -> None:
+        """target_batch_size: groups of a batch. group_size: answers of a group."""
         if target_batch_size < 1:
             raise ValueError(f"target_batch_size must be at least 1, got {target_batch_size}")
         if group_size < 2:
