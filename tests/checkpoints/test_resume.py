@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from dapo.checkpoints.fingerprint import JUDGED_BY_CONTENT, MAY_CHANGE
+from dapo.checkpoints.manifest import write_manifest
 from dapo.checkpoints.random_states import random_states, restore_random_states, seed_random_states
 from dapo.cli.main import main
 from dapo.config import OWNER, load_config
@@ -50,6 +51,21 @@ def test_a_bfloat16_run_goes_on_from_its_float32_masters(tiny_runs: Any, outcome
     unbroken = outcome_of(tiny_runs.start("unbroken", dtype="bfloat16"))
     tiny_runs.start("broken", stop_after=3, dtype="bfloat16")
     assert outcome_of(tiny_runs.resume("broken", keep_checkpoints=1)) == unbroken
+
+
+def test_another_number_of_threads_is_said(tiny_runs: Any) -> None:
+    """Sums are then rounded otherwise: the run goes on, but does not repeat the unbroken one."""
+    run = tiny_runs.start("broken", stop_after=2)
+    state = run / "checkpoints/step_000002/state.json"
+    plain = json.loads(state.read_text())
+    assert plain["threads"] == torch.get_num_threads()
+    for threads, said in ((7, True), (None, False)):  # None: an older version left it out
+        state.write_text(json.dumps({**plain, "threads": threads}))
+        write_manifest(state.parent)
+        tiny_runs.resume("broken", stop_after=3)
+        assert ("the run computed with 7 threads and goes on with" in tiny_runs.said) == said
+        assert ("set OMP_NUM_THREADS=7" in tiny_runs.said) == said
+        shutil.rmtree(run / "checkpoints/step_000003")
 
 
 def every_group_disagrees(runs: Any) -> None:

@@ -82,16 +82,23 @@ def test_the_kernel_reads_a_prompt_s_keys_before_each_answer_s_own():
 
 
 def test_the_kernel_is_chosen_where_it_exists():
-    """It computes in half precision on a GPU only."""
+    """It computes in half precision on a GPU from Ampere (8.0) on, for heads whose width is a multiple of 8."""
     families = [Family(3, [2])]
-    assert isinstance(family_attention(families, torch.bfloat16, torch.device("cpu")), FamilyAttention)
+    assert isinstance(family_attention(families, torch.bfloat16, torch.device("cpu"), 64), FamilyAttention)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(varlen_attention, "VarlenAttention", lambda families, device: ("varlen", device.type))
         patch.setattr(varlen_attention, "FamilyAttention", lambda families, dtype, device: ("tiles", device.type))
         cuda = torch.device("cuda", 0)
-        assert family_attention(families, torch.bfloat16, cuda) == ("varlen", "cuda")
-        assert family_attention(families, torch.float16, cuda) == ("varlen", "cuda")
-        assert family_attention(families, torch.float32, cuda) == ("tiles", "cuda")
+        for capability, dtype, width, chosen in (
+            ((8, 0), torch.bfloat16, 64, "varlen"),
+            ((9, 0), torch.float16, 256, "varlen"),
+            ((9, 0), torch.float32, 64, "tiles"),
+            ((7, 5), torch.float16, 64, "tiles"),
+            ((8, 0), torch.bfloat16, 36, "tiles"),
+            ((8, 0), torch.bfloat16, 264, "tiles"),
+        ):
+            patch.setattr(torch.cuda, "get_device_capability", lambda device, given=capability: given)
+            assert family_attention(families, dtype, cuda, width) == (chosen, "cuda")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -100,7 +107,7 @@ def test_the_kernel_computes_what_the_tiles_do(families):
     """bfloat16 has 8 bits: values of about 1 differ by some hundredths."""
     inputs = states(families, "cuda", torch.bfloat16)
     device = torch.device("cuda")
-    ours = outputs_and_gradients(family_attention(families, torch.bfloat16, device), inputs)
+    ours = outputs_and_gradients(family_attention(families, torch.bfloat16, device, inputs[0].shape[-1]), inputs)
     theirs = outputs_and_gradients(FamilyAttention(families, torch.bfloat16, device), inputs)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=3e-2, rtol=3e-2)

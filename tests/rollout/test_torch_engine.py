@@ -157,6 +157,39 @@ def test_random_numbers_of_an_answer_come_from_seed_draw_and_sample_alone():
     assert len({numbers(3, 5, 1), numbers(4, 5, 1), numbers(3, 6, 1), numbers(3, 5, 2), numbers(5, 3, 1)}) == 5
 
 
+def test_blocks_are_cut_alike_by_a_rule_that_looks_at_every_slot_once():
+    """The rule as it reads: neighbours join while the keys read for nothing cost less than a call."""
+
+    def plainly(lengths, cost):
+        blocks = []
+        for slot, length in enumerate(lengths):
+            start, stop = blocks[-1] if blocks else (slot, slot)
+            longest = max(lengths[start:stop], default=0)
+            if blocks and (slot + 1 - start) * max(longest, length) <= (stop - start) * longest + length + cost:
+                blocks[-1] = start, slot + 1
+            else:
+                blocks.append((slot, slot + 1))
+        return blocks
+
+    lengths = [int(number) for number in torch.randint(1, 300, (200,), generator=torch.Generator().manual_seed(0))]
+    for cost in (0, 50, 400, 5000, 100_000):
+        assert kv_cache.blocks_of(lengths, cost) == plainly(lengths, cost)
+
+
+def test_cutting_blocks_looks_at_every_slot_a_bounded_number_of_times():
+    """2048 slots in one block; a rule that looks back over the block for each slot would compare 2 million times."""
+
+    class Counted(int):
+        compared = 0
+
+        def __gt__(self, other):
+            Counted.compared += 1
+            return int(self) > int(other)
+
+    assert kv_cache.blocks_of([Counted(7) for _ in range(2048)], 100_000) == [(0, 2048)]
+    assert Counted.compared <= 3 * 2048
+
+
 def test_prompts_that_leave_less_room_than_an_answer_may_have_are_counted(load_tiny, draw):
     """A context of 128: prompts of 100, 122 and 124 tokens leave 28, 6 and 4."""
     prompts = [draw(number, "a" * length).prompt for number, length in enumerate((100, 122, 124))]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dapo.errors import ConfigError
-from dapo.tracking.alarms import ROUNDING, alarms
+from dapo.tracking.alarms import ROUNDING, Alarms
 from dapo.tracking.metrics import METRICS
 from dapo.tracking.settings import AlarmSettings
 
@@ -35,6 +35,12 @@ def history(**changes: Sequence[Any]) -> list[dict[str, Any]]:
     """One line per entry of the given metrics; all others stay quiet."""
     count = len(next(iter(changes.values())))
     return [{"step": at + 1, **QUIET, **{name: values[at] for name, values in changes.items()}} for at in range(count)]
+
+
+def alarms(lines: Sequence[dict[str, Any]], settings: AlarmSettings) -> list[str]:
+    """What the last of these lines gives rise to in a run that is watched all along."""
+    watch = Alarms(settings)
+    return [watch.see(line) for line in lines][-1] if lines else []
 
 
 def rings(settings: AlarmSettings, **changes: Sequence[Any]) -> list[int]:
@@ -199,3 +205,11 @@ def test_a_setting_that_makes_no_sense_is_refused(name: str, value: float) -> No
     with pytest.raises(ConfigError, match=f"{name} is {value}") as caught:
         AlarmSettings(**{name: value})
     assert caught.value.fix
+
+
+def test_what_is_kept_does_not_grow_with_the_run() -> None:
+    """Each alarm holds two windows, however long the run is."""
+    watch = Alarms(replace(EACH, alarm_window=3))
+    for line in history(entropy=[1.0] * 500):
+        watch.see(line)
+    assert {len(one._lines) for one in watch._watches} == {6}

@@ -6,12 +6,15 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models
 
+from dapo.models.packed_attention import FamilyAttention
 from dapo.training.packing import pack, split_by_tokens
 
 
 @pytest.fixture
 def packed(algorithm):
-    return lambda answers, **choices: pack(answers, algorithm(**choices), 20, torch.float32, torch.device("cpu"))
+    return lambda answers, **choices: pack(
+        answers, algorithm(**choices), 20, lambda families: FamilyAttention(families, torch.float32, "cpu")
+    )
 
 
 def test_answers_lie_behind_one_copy_of_their_prompt_and_are_predicted_from_the_token_before(packed, answer):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from dapo.training.ranks import Ranks
 
@@ -111,3 +112,20 @@ def test_every_item_is_shared_out_once_in_order_and_evenly(items, size):
         shares.append(ranks.share(range(items)))
     assert list(chain(*shares)) == list(range(items))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_what_ranks_exchange_is_brought_to_where_their_group_computes(monkeypatch):
+    """NCCL refuses a CPU's tensors: sums in float64 are made on the GPU and come back. Here another type stands in."""
+    seen = []
+    monkeypatch.setattr(dist, "get_rank", lambda group: 0)
+    monkeypatch.setattr(dist, "get_world_size", lambda group: 2)
+    monkeypatch.setattr(dist, "get_backend", lambda group: "nccl")
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor, group: (seen.append(tensor), tensor.mul_(2)))
+    ranks = Ranks(object())
+    assert ranks.device == torch.device("cuda")
+    ranks.device = torch.device("cpu", 0)  # a device that a plain CPU tensor is not on
+    mine = torch.tensor([1.5, 2.0])
+    assert ranks.sum(mine) is mine
+    assert mine.tolist() == [3.0, 4.0]
+    assert seen[0].device == torch.device("cpu", 0)
+    assert ranks.sums([0.25]) == [0.5]

@@ -146,7 +146,7 @@ def test_scores_come_in_the_order_of_the_answers(load_tiny, make_trainer, answer
     """B95: lengths 3, 9, 1, 7. B18: and they are a plain float32 forward's to 1e-6."""
     model = load_tiny()
     answers = [answer(n, (5, 9, n + 2), range(n + 3, n + 3 + length)) for n, length in enumerate((3, 9, 1, 7))]
-    packed = pack(answers, algorithm(), 20, model.dtype, model.device)
+    packed = pack(answers, algorithm(), 20, model.attention)
     with torch.no_grad():
         logp, _ = make_trainer(model).score(packed)
         fresh = [fresh_logprobs(model, one.prompt.tokens, one.completion.tokens) for one in answers]
@@ -157,7 +157,7 @@ def test_scores_come_in_the_order_of_the_answers(load_tiny, make_trainer, answer
 def test_the_trainer_scores_at_the_sampling_temperature(load_tiny, make_trainer, answer, algorithm, fresh_logprobs):
     model = load_tiny()
     one = answer(0, (5, 9), (7, 8, 0))
-    packed = pack([one], algorithm(), 20, model.dtype, model.device)
+    packed = pack([one], algorithm(), 20, model.attention)
     with torch.no_grad():
         logp, _ = make_trainer(model, temperature=0.7).score(packed)
         fresh = fresh_logprobs(model, one.prompt.tokens, one.completion.tokens, 0.7)

@@ -32,6 +32,8 @@ class RunState:
     fingerprint: Fingerprint
     heldout_accuracy: float | None = None
     """Measured with these weights; None when it was not."""
+    threads: int | None = None
+    """Of a CPU product, which decide how its sums are rounded; None where an older version left it out."""
 
     def to_json(self) -> str:
         """Numbers come back exactly: a float's shortest text names it alone, and float32 is a part of float64."""

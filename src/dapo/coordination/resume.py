@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dapo.checkpoints.fingerprint import Fingerprint, changed_settings
 from dapo.checkpoints.run_state import RunState
 from dapo.checkpoints.store import Checkpoint, CheckpointStore
@@ -73,6 +75,11 @@ def find_resume_point(
             fix="leave ckpt out, or start a new run from the other model",
         )
     _refuse(changed_settings(saved, settings), resume, warning)
+    if state.threads is not None and state.threads != torch.get_num_threads():
+        warning(
+            f"the run computed with {state.threads} threads and goes on with {torch.get_num_threads()}: sums are rounded "
+            f"otherwise, so it will not repeat the unbroken run bit for bit; set OMP_NUM_THREADS={state.threads}"
+        )
     notice(f"going on from {checkpoint.path}, after update {state.updates}")
     return ResumePoint(checkpoint, state)
 

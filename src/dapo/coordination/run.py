@@ -6,6 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from dapo.checkpoints.random_states import random_states, restore_random_states, seed_random_states
 from dapo.checkpoints.run_state import RunState
@@ -21,7 +24,7 @@ from dapo.errors import DapoError, DataError
 from dapo.records import TrainedTokens
 from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
-from dapo.tracking.alarms import alarms
+from dapo.tracking.alarms import Alarms
 from dapo.tracking.display import BeforeAfter, CollectionProgress, Display, Outcome
 from dapo.training.batch import Answer, JudgedGroup, answers_of, by_group, judge_groups
 from dapo.training.settings import learning_rate
@@ -70,9 +73,13 @@ class Run:
         )
         self.updates = state.updates if state else 0
         """Updates made: the version of the present weights."""
-        self.history = parts.history
-        """The lines of metrics.jsonl so far."""
-        self._rollout_tokens = sum(line.get("rollout_tokens") or 0 for line in self.history)
+        self._rollout_tokens = 0
+        """Drawn so far, for training."""
+        self._alarms = Alarms(self.config.alarms)
+        self._held_out: dict[int, dict[str, Value]] = {}
+        """The results that were written, by step."""
+        for line in parts.history:
+            self._remember(line)
         self.skipped_updates = state.skipped_updates if state else 0
         self._failures_before = state.reward_failures if state else 0
         self._boundary = state
@@ -165,7 +172,6 @@ class Run:
         metrics, trained = self._update(judged)
         self.updates += 1
         metrics |= self._account(collection, judged, metrics)
-        self._rollout_tokens += int(metrics["rollout_tokens"] or 0)
         measured = self._measure() if self._measurement_due else {}
         self._write(self.updates, metrics | measured)
         self._log_rollouts(collection, self.updates, judged, trained)
@@ -181,6 +187,7 @@ class Run:
             reward_failures=self._reward_failures,
             random=random_states(),
             fingerprint=self.parts.fingerprint,
+            threads=torch.get_num_threads(),
             heldout_accuracy=measured.get("heldout_accuracy"),
         )
 
@@ -200,9 +207,7 @@ class Run:
 
     def _recorded(self, step: int) -> dict[str, Value]:
         """The held-out result that was written for a step; empty when there is none."""
-        names = ("heldout_accuracy", "heldout_response_length")
-        lines = [line for line in self.history if line["step"] == step]
-        return {name: line[name] for line in lines for name in names if name in line}
+        return self._held_out.get(step, {})
 
     def _measure_at_the_end(self) -> dict[str, Value]:
         """The data ended where it could not be foreseen, so the last update was not measured in time."""
@@ -268,10 +273,17 @@ class Run:
 
     def _write(self, step: int, metrics: dict[str, Value]) -> None:
         self.parts.metrics.write(step, metrics)
-        self.history.append({"step": step, **metrics})
         self.display.step_done(step, metrics)
-        for alarm in alarms(self.history, self.config.alarms):
+        for alarm in self._remember({"step": step, **metrics}):
             self.display.warning(alarm)
+
+    def _remember(self, line: Mapping[str, Any]) -> list[str]:
+        """Take what the run goes by from a line of its metrics; returns what it warns of."""
+        self._rollout_tokens += line.get("rollout_tokens") or 0
+        if "heldout_accuracy" in line:
+            names = ("heldout_accuracy", "heldout_response_length")
+            self._held_out[line["step"]] = {name: line[name] for name in names}
+        return self._alarms.see(line)
 
     def _log_rollouts(
         self, collection: Collection, step: int, judged: Sequence[JudgedGroup] = (), trained: Trained = ()

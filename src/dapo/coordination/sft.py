@@ -55,7 +55,7 @@ def mean_loss(
     progress(done, len(answers))
     with torch.no_grad():
         for part in split_by_tokens(answers, trainer.settings.max_tokens_per_pass):
-            packed = pack(part, trainer.algorithm, trainer.max_new_tokens, trainer.model.dtype, trainer.model.device)
+            packed = pack(part, trainer.algorithm, trainer.max_new_tokens, trainer.model.attention)
             logp, _ = trainer.score(packed)
             total -= logp.double().sum().item()
             tokens += len(logp)
@@ -196,6 +196,7 @@ class SftRun:
             reward_failures=0,
             random=random_states(),
             fingerprint=self.parts.fingerprint,
+            threads=torch.get_num_threads(),
         )
 
     def _conclude(self, before: Mapping[str, Value], after: Mapping[str, Value]) -> None:

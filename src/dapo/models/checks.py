@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from dapo.errors import ModelError
 from dapo.models.language_model import ExactLength, LanguageModel
 from dapo.models.packed_attention import PLAIN_DECODER, Family, PackedAttention
-from dapo.models.varlen_attention import family_attention
 
 TOKENS = 8
 """Two sequences of four."""
@@ -41,7 +40,7 @@ def check_model(model: LanguageModel) -> None:
 def _check_attention(model: LanguageModel) -> int:
     """Compare hidden states; returns the length up to which the position encoding depends on the position alone."""
     tokens = torch.arange(TOKENS, device=model.device) % model.module.config.get_text_config().vocab_size
-    packing = CountedAttention(family_attention([Family(4), Family(4)], model.dtype, model.device))
+    packing = CountedAttention(model.attention([Family(4), Family(4)]))
     encodings: list[_Encoding] = []
     with torch.enable_grad(), _watched(model, encodings) as without_gradient:
         packed = model.hidden(tokens, packing.position_T, packing).detach()
@@ -73,7 +72,7 @@ def _check_head(model: LanguageModel) -> None:
     head = model.head[:TOKENS]
     states = (LARGE_LOGIT * head / head.float().square().sum(-1, keepdim=True).clamp(min=1e-6).to(head.dtype))[None]
     tokens = torch.arange(len(head), device=model.device)
-    packing = family_attention([Family(len(head))], model.dtype, model.device)
+    packing = model.attention([Family(len(head))])
     entered: list[Tensor] = []
 
     def exchange(_head: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from dapo.models.packed_attention import PackedAttention
+from dapo.models.packed_attention import Family, PackedAttention
+from dapo.models.varlen_attention import family_attention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -55,6 +57,16 @@ class LanguageModel:
     def context_length(self) -> int:
         """Most tokens of one sequence, prompt and answer together."""
         return getattr(self.module.config, "max_position_embeddings", None) or 2**31
+
+    @property
+    def head_width(self) -> int:
+        """Numbers in one attention head's key."""
+        config = self.module.config.get_text_config()
+        return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+    def attention(self, families: Sequence[Family]) -> PackedAttention:
+        """For a pass over these families, by what is fastest on this device."""
+        return family_attention(families, self.dtype, self.device, self.head_width)
 
     def hidden(self, tokens: Tensor, positions: Tensor, packing: PackedAttention) -> Tensor:
         """Last hidden states of packed tokens. tokens, positions: (T,) int64. Returns (T, W)."""

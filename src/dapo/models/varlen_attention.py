@@ -16,11 +16,19 @@ _CAUSAL = (-1, 0)
 are its last tokens."""
 
 
-def family_attention(families: Sequence[Family], dtype: torch.dtype, device: torch.device) -> PackedAttention:
+def family_attention(
+    families: Sequence[Family], dtype: torch.dtype, device: torch.device, head_width: int
+) -> PackedAttention:
     """What computes families fastest here: the flash kernel where there is one, otherwise tiles with masks."""
-    if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
+    if device.type == "cuda" and flash_computes(dtype, head_width, torch.cuda.get_device_capability(device)):
         return VarlenAttention(families, device)
     return FamilyAttention(families, dtype, device)
+
+
+def flash_computes(dtype: torch.dtype, head_width: int, capability: tuple[int, int]) -> bool:
+    """Whether the flash kernel was written for this: half precision, heads of a multiple of 8 up to 256, Ampere on."""
+    half = dtype in (torch.bfloat16, torch.float16)
+    return half and head_width % 8 == 0 and head_width <= 256 and capability >= (8, 0)
 
 
 class VarlenAttention:

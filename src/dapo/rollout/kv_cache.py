@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dapo.models.packed_attention import Family, grouped_attention
-from dapo.models.varlen_attention import family_attention
+from dapo.models.packed_attention import PackedAttention, grouped_attention
 
 GROWTH = 64
 """Positions are added in steps of this many, so that the cache is rarely copied."""
@@ -88,9 +87,9 @@ class PromptStates:
 class PrefillAttention:
     """Packed attention over whole prompts that keeps the keys and values it saw."""
 
-    def __init__(self, prompts: Sequence[int], dtype: torch.dtype, device: torch.device) -> None:
-        """prompts: their lengths in tokens."""
-        self._attention = family_attention([Family(length) for length in prompts], dtype, device)
+    def __init__(self, attention: PackedAttention) -> None:
+        """attention: over the prompts, without answers."""
+        self._attention = attention
         self.longest = self._attention.longest
         self.position_T = self._attention.position_T
         self.keys: list[Tensor] = []
@@ -148,16 +147,14 @@ def blocks_of(lengths: Sequence[int], call_cost: int) -> list[tuple[int, int]]:
     differ widely.
     """
     blocks: list[tuple[int, int]] = []
+    start, longest = 0, lengths[0]  # of the block that is being filled
     for slot, length in enumerate(lengths):
-        if blocks:
-            start, stop = blocks[-1]
-            longest = max(lengths[start:stop])
-            apart = (stop - start) * longest + length + call_cost
-            if (slot + 1 - start) * max(longest, length) <= apart:
-                blocks[-1] = start, slot + 1
-                continue
-        blocks.append((slot, slot + 1))
-    return blocks
+        together = max(longest, length)
+        if (slot + 1 - start) * together > (slot - start) * longest + length + call_cost:
+            blocks.append((start, slot))
+            start, together = slot, length
+        longest = together
+    return [*blocks, (start, len(lengths))]
 
 
 def _padding_mask(lengths: Sequence[int], like: Tensor) -> Tensor | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
+from dapo.models.packed_attention import Family
 from dapo.models.packed_weights import PackedWeights
 from dapo.records import AnswerLimit, Completion, Draw, Prompt
 from dapo.rollout.engine import Rollout, RolloutCounters
@@ -197,7 +198,7 @@ class _Generation:
     def _prefill(self, draws: list[Draw]) -> None:
         lengths = [len(draw.prompt.tokens) for draw in draws]
         tokens = [token for draw in draws for token in draw.prompt.tokens]
-        packing = PrefillAttention(lengths, self.model.dtype, self.model.device)
+        packing = PrefillAttention(self.model.attention([Family(length) for length in lengths]))
         hidden = self.model.hidden(torch.tensor(tokens, device=self.model.device), packing.position_T, packing)
         self.counters.prompt_tokens += len(tokens)
         start = 0
@@ -214,7 +215,7 @@ class _Generation:
         uniform = torch.tensor([sequence.uniforms.random() for sequence in running], dtype=torch.float64, device=device)
         drawn = draw_tokens(logits, row, uniform, self.sampling)
         self.counters.sampled_tokens += len(running)
-        for sequence, token, logprob in zip(running, drawn.tokens.tolist(), drawn.logprobs.tolist(), strict=True):
+        for sequence, (token, logprob) in zip(running, drawn.to_host(), strict=True):
             if not math.isfinite(logprob):
                 raise RolloutError(
                     f"prompt {sequence.draw.prompt.index}: the probabilities of the next token are not finite "
@@ -248,8 +249,7 @@ class _Generation:
 def _cache_shape(model: LanguageModel) -> CacheShape:
     config = model.module.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return CacheShape(config.num_hidden_layers, heads, width)
+    return CacheShape(config.num_hidden_layers, heads, model.head_width)
 
 
 def _passes(draws: list[Draw]) -> Iterator[list[Draw]]:

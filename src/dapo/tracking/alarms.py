@@ -1,11 +1,12 @@
 """What the metrics of a run warn of: each alarm with what it usually means and what to do.
 
-Pure functions of the metrics so far: a run that goes on gives the same alarms as the unbroken one.
+They follow from the metrics so far alone: a run that goes on gives the same alarms as the unbroken one.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,36 +44,50 @@ class _Alarm:
     words: Callable[[_Windows], str]
 
 
-def alarms(history: Sequence[Mapping[str, Any]], settings: AlarmSettings) -> list[str]:
-    """The warnings that the last line of `history` gives rise to, each at most once in `alarm_interval` updates.
+class Alarms:
+    """Reads a run's metrics line by line and says what is wrong, each thing at most once in `alarm_interval` updates."""
 
-    history: the lines of `metrics.jsonl` so far, in order; lines without a value for an alarm's
-    metrics are passed over by it.
-    """
-    return [
-        text for alarm in _ALARMS if (text := _warning(alarm, history, settings, getattr(settings, alarm.threshold)))
-    ]
+    def __init__(self, settings: AlarmSettings) -> None:
+        self._watches = [_Watch(alarm, settings) for alarm in _ALARMS]
+
+    def see(self, line: Mapping[str, Any]) -> list[str]:
+        """The warnings that the next line of `metrics.jsonl` gives rise to.
+
+        An alarm passes over a line without a value for one of its metrics.
+        """
+        return [warning for watch in self._watches if (warning := watch.see(line))]
 
 
-def _warning(
-    alarm: _Alarm, history: Sequence[Mapping[str, Any]], settings: AlarmSettings, threshold: float
-) -> str | None:
-    window = settings.alarm_window
-    lines = [line for line in history if all(_has_value(line.get(name)) for name in alarm.metrics)]
-    start = (2 if alarm.compares else 1) * window - 1
-    if not threshold or len(lines) <= start or lines[-1] is not history[-1]:
-        return None
-    series = {name: [float(line[name]) for line in lines] for name in alarm.metrics}
-    last = _windows(series, len(lines), window)
-    if not alarm.rings(last, threshold):
-        return None
-    given = None
-    for at in range(start, len(lines)):
-        step = lines[at]["step"]
-        due = given is None or step - given >= settings.alarm_interval
-        if due and alarm.rings(_windows(series, at + 1, window), threshold):
-            given = step
-    return f"{alarm.words(last)} [{alarm.threshold}]" if given == lines[-1]["step"] else None
+class _Watch:
+    """One alarm over a run. What it keeps does not grow with the run."""
+
+    def __init__(self, alarm: _Alarm, settings: AlarmSettings) -> None:
+        self._alarm = alarm
+        self._settings = settings
+        self._threshold: float = getattr(settings, alarm.threshold)
+        self._lines: deque[Means] = deque(maxlen=2 * settings.alarm_window)
+        self._first: Means = {}
+        self._seen = 0
+        self._given: int | None = None
+        """The update at which it rang last."""
+
+    def see(self, line: Mapping[str, Any]) -> str | None:
+        names, window = self._alarm.metrics, self._settings.alarm_window
+        if not self._threshold or not all(_has_value(line.get(name)) for name in names):
+            return None
+        self._lines.append({name: float(line[name]) for name in names})
+        self._seen += 1
+        if self._seen <= window:
+            self._first = _means(list(self._lines))
+        if self._seen < (2 if self._alarm.compares else 1) * window:
+            return None
+        lines = list(self._lines)
+        windows = _Windows(_means(lines[-window:]), _means(lines[:-window]), self._first)
+        due = self._given is None or line["step"] - self._given >= self._settings.alarm_interval
+        if not due or not self._alarm.rings(windows, self._threshold):
+            return None
+        self._given = line["step"]
+        return f"{self._alarm.words(windows)} [{self._alarm.threshold}]"
 
 
 def _has_value(value: float | None) -> bool:
@@ -80,14 +95,9 @@ def _has_value(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _windows(series: Mapping[str, Sequence[float]], end: int, window: int) -> _Windows:
-    """The windows of the first `end` updates; the one before the last is shorter where the run is too young."""
-
-    def means(end: int) -> Means:
-        last = {name: values[max(end - window, 0) : end] for name, values in series.items()}
-        return {name: sum(values) / max(len(values), 1) for name, values in last.items()}
-
-    return _Windows(means(end), means(max(end - window, 0)), means(window))
+def _means(lines: Sequence[Means]) -> Means:
+    """Of each metric over the lines; empty for none."""
+    return {name: sum(line[name] for line in lines) / len(lines) for name in (lines[0] if lines else ())}
 
 
 def _entropy_words(windows: _Windows) -> str:

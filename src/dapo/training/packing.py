@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,6 @@ from dapo.algorithms.losses import token_weight
 from dapo.algorithms.policy_loss import ResponseTokens
 from dapo.algorithms.settings import Algorithm
 from dapo.models.packed_attention import Family, PackedAttention
-from dapo.models.varlen_attention import family_attention
 from dapo.training.batch import Answer
 
 
@@ -34,11 +33,15 @@ class PackedPass:
 
 
 def pack(
-    answers: Sequence[Answer], algorithm: Algorithm, horizon: int, dtype: torch.dtype, device: torch.device
+    answers: Sequence[Answer],
+    algorithm: Algorithm,
+    horizon: int,
+    attention: Callable[[Sequence[Family]], PackedAttention],
 ) -> PackedPass:
     """Pack answers of any groups. Answers that follow each other and share a group share its prompt.
 
-    horizon: max_new_tokens, for aggregations over a fixed length. Raises ValueError for a group with two prompts.
+    horizon: max_new_tokens, for aggregations over a fixed length. attention: what the model computes families by; the
+    pass is made on its device. Raises ValueError for a group with two prompts.
     """
     tokens: list[int] = []
     predictors: list[Tensor] = []
@@ -53,9 +56,11 @@ def pack(
             tokens.extend(inputs)
             predictors.append(torch.cat([torch.tensor([last_of_prompt]), torch.arange(start, start + len(inputs))]))
         families.append(Family(len(prompt), [len(answer.completion.tokens) - 1 for answer in members]))
+    packing = attention(families)
+    device = packing.position_T.device
     return PackedPass(
         token_T=torch.tensor(tokens, device=device),
-        packing=family_attention(families, dtype, device),
+        packing=packing,
         predictor_R=torch.cat(predictors).to(device),
         target_R=torch.tensor([token for answer in answers for token in answer.completion.tokens], device=device),
         response=_response(answers, algorithm, horizon, device),

@@ -19,6 +19,9 @@ class Ranks:
         self._group = group
         self.rank = 0 if group is None else dist.get_rank(group)
         self.size = 1 if group is None else dist.get_world_size(group)
+        on_gpu = group is not None and dist.get_backend(group) == "nccl"
+        self.device = torch.device("cuda" if on_gpu else "cpu")
+        """Where the ranks exchange tensors: NCCL knows those of a GPU alone."""
 
     def share(self, items: Sequence[T]) -> list[T]:
         """This rank's part of a pass: a run of it, the runs differing by at most one; maybe none."""
@@ -29,7 +32,10 @@ class Ranks:
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up over the ranks, in place. Every rank must call it, one with nothing to add passes zeros."""
         if self._group is not None:
-            dist.all_reduce(tensor, group=self._group)
+            there = tensor.to(self.device)
+            dist.all_reduce(there, group=self._group)
+            if there is not tensor:
+                tensor.copy_(there)
         return tensor
 
     def sums(self, values: Sequence[float]) -> list[float]:

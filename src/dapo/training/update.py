@@ -152,7 +152,7 @@ class Trainer:
 
     def _pass(self, answers: Sequence[Answer], divisor: int, tally: _Tally) -> float:
         """Forward and backward of one pass; returns its part of the step's loss."""
-        packed = pack(answers, self.algorithm, self.max_new_tokens, self.model.dtype, self.model.device)
+        packed = pack(answers, self.algorithm, self.max_new_tokens, self.model.attention)
         logp, entropy = self.score(packed)
         loss_sum, losses = policy_loss_sum(self.algorithm, logp, packed.response)
         loss = loss_sum / divisor
