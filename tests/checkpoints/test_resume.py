@@ -61,6 +61,7 @@ def test_another_number_of_threads_is_said(tiny_runs: Any) -> None:
     assert plain["threads"] == torch.get_num_threads()
     for threads, said in ((7, True), (None, False)):  # None: an older version left it out
         state.write_text(json.dumps({**plain, "threads": threads}))
+        (state.parent / "manifest.json").unlink()
         write_manifest(state.parent)
         tiny_runs.resume("broken", stop_after=3)
         assert ("the run computed with 7 threads and goes on with" in tiny_runs.said) == said

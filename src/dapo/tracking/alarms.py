@@ -45,7 +45,7 @@ class _Alarm:
 
 
 class Alarms:
-    """Reads a run's metrics line by line and says what is wrong, each thing at most once in `alarm_interval` updates."""
+    """Reads a run's metrics line by line and says what is wrong, each at most once in `alarm_interval` updates."""
 
     def __init__(self, settings: AlarmSettings) -> None:
         self._watches = [_Watch(alarm, settings) for alarm in _ALARMS]
