@@ -78,7 +78,7 @@ def find_resume_point(
     if state.threads is not None and state.threads != torch.get_num_threads():
         warning(
             f"the run computed with {state.threads} threads and goes on with {torch.get_num_threads()}: sums are "
-            f"rounded otherwise, so it will not repeat the unbroken run bit for bit; set OMP_NUM_THREADS={state.threads}"
+            f"rounded otherwise and the unbroken run is not repeated bit for bit; set OMP_NUM_THREADS={state.threads}"
         )
     notice(f"going on from {checkpoint.path}, after update {state.updates}")
     return ResumePoint(checkpoint, state)
