@@ -106,6 +106,7 @@ def test_a_number_too_long_to_be_shown_is_refused_all_the_same(tmp_path: Path, n
 
 BORDERS = {
     "seed": HUGE - 1,
+    "epochs": 1,
     "max_new_tokens": HUGE - 1,
     "max_num_seqs": HUGE - 1,
     "kv_cache_gb": 1e308,
@@ -131,7 +132,7 @@ BORDERS = {
     "top_k": HUGE - 1,
     "adv_eps": 1e308,
 }
-"""Settings at the largest value that they take. Together they mean: all the data, in one update."""
+"""Settings at the largest value that they take. With one epoch they mean: all the data, in one update."""
 
 
 def command(tiny: Path, **changes: Any) -> list[str]:

@@ -125,6 +125,18 @@ def test_a_whole_run_tells_its_story(kind, terminal):
     assert "warning: one optimizer step per batch [bold]" in text
 
 
+@pytest.mark.parametrize("kind", ["plain", "live"])
+def test_the_last_line_is_the_ending_and_is_not_broken(kind, terminal):
+    """The command in it can be pasted, however narrow the terminal."""
+    stream = terminal if kind == "live" else io.StringIO()
+    ending = "ended after 2 updates: max_steps 2 is reached; go on with: dapo train --resume " + "x" * 200
+    with make_display(stream) as display:
+        display.start("addition", FACTS, 2)
+        display.finish(Outcome(OUTCOME.rows, OUTCOME.places, ending))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert text.splitlines()[-1] == ending
+
+
 @pytest.mark.parametrize("make", [lambda: plain_run()[0], lambda: live_display()[0]])
 def test_telling_the_display_about_every_token_is_cheap(make):
     display = make()

@@ -89,7 +89,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
             compare_contents(point, fingerprint, resume, display.warning)
         stream = PromptStream(
             prompts.prompts,
-            epochs=config.run.epochs,
+            epochs=config.run.passes,
             seed=config.run.seed,
             position=point.state.position if point else 0,
         )

@@ -15,6 +15,7 @@ from dapo.checkpoints.run_state import RunState
 from dapo.config import RunConfig
 from dapo.coordination.generation import ScoredGeneration
 from dapo.coordination.held_out import measure_held_out
+from dapo.coordination.length import EpochNotices, Length, smaller_batch
 from dapo.coordination.parts import Parts, assemble
 from dapo.coordination.resume import Resume
 from dapo.coordination.saving import Saving
@@ -73,6 +74,9 @@ class Run:
         )
         self.updates = state.updates if state else 0
         """Updates made: the version of the present weights."""
+        filtering = parts.algorithm.dynamic_sampling
+        self.length = Length(self.config.run, parts.stream, self.config.collection.batch_size, filtering)
+        self._epochs = EpochNotices(parts.stream)
         self._rollout_tokens = 0
         """Drawn so far, for training."""
         self._alarms = Alarms(self.config.alarms)
@@ -168,6 +172,7 @@ class Run:
     def _step(self, collection: Collection) -> dict[str, Value]:
         """One update and what is written of it; returns the held-out result, if one was due."""
         limit = self.parts.engine.limit(self.config.rollout.max_new_tokens)
+        self._say_where_the_data_is(len(collection.groups))
         judged = judge_groups(collection.groups, self.parts.algorithm, limit)
         metrics, trained = self._update(judged)
         self.updates += 1
@@ -176,6 +181,14 @@ class Run:
         self._write(self.updates, metrics | measured)
         self._log_rollouts(collection, self.updates, judged, trained)
         return measured
+
+    def _say_where_the_data_is(self, groups: int) -> None:
+        begun = self._epochs.new()
+        if begun:
+            self.display.notice(begun)
+        wanted = self.config.collection.batch_size
+        if groups < wanted and self.parts.stream.exhausted:
+            self.display.notice(smaller_batch(self.updates + 1, groups, wanted, "groups"))
 
     def _state(self, measured: Mapping[str, Value]) -> RunState:
         return RunState(
@@ -232,9 +245,14 @@ class Run:
             "model": f"{config.model.ckpt} ({str(parts.model.dtype).removeprefix('torch.')}, {parts.model.device})",
             "data": f"{config.data.dataset_path or config.data.dataset_loader_fn} ({len(parts.stream)} prompts)",
             "update": f"{config.collection.batch_size} groups of {config.rollout.n_samples}, {steps} optimizer steps",
+            "length": self.length.fact(self.updates, len(self.sampler.buffer)),
             "run folder": str(parts.folder.path),
         }
-        self.display.start(f"training with {parts.algorithm.name}", facts, config.run.max_steps)
+        total = self.length.total(self.updates, len(self.sampler.buffer))
+        self.display.start(f"training with {parts.algorithm.name}", facts, total)
+        warning = self.length.warning(self.updates, len(self.sampler.buffer))
+        if warning:
+            self.display.warning(warning)
         if steps == 1 and parts.algorithm.clip is not None:
             self.display.warning(
                 "each update is one optimizer step, taken where every ratio is still 1: the clip cannot act; "
@@ -335,7 +353,9 @@ class Run:
             if before and after
         ]
         folder = self.parts.folder
-        self.display.finish(Outcome(rows, {"model": str(folder.final), "metrics": str(folder.metrics)}))
+        cosine = self.config.training.lr_schedule == "cosine"
+        ending = self.length.ending("train", folder.path, self.updates, self._limit_reached, fixed_end=cosine)
+        self.display.finish(Outcome(rows, {"model": str(folder.final), "metrics": str(folder.metrics)}, ending))
 
 
 def _nothing_to_learn(judged: Sequence[JudgedGroup], answers: Sequence[Answer]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dapo.checkpoints.run_state import RunState
 from dapo.checkpoints.store import CheckpointStore
 from dapo.checkpoints.whole_folder import sync_file, written_whole
+from dapo.coordination.length import go_on
 from dapo.coordination.settings import RunSettings
 from dapo.models.language_model import LanguageModel
 from dapo.models.loading import save_model
@@ -46,4 +47,4 @@ class Saving:
         """Save after a request to stop; returns what a person is told. command: of `dapo`, that goes on."""
         self.checkpoint(state)
         saved = f"saved after update {state.updates}" if state else "stopped before the first update"
-        return f"{saved}; go on with: dapo {command} --resume {self.folder.path}"
+        return f"{saved}; go on with: {go_on(command, self.folder.path)}"

@@ -16,10 +16,10 @@ class RunSettings:
 
     save_path: str | None = None
     """The run folder (runs/<date-time>-<algo> if not set)."""
-    epochs: int = 1
-    """Times that the data is gone through; a collection goes on over the border between two."""
+    epochs: int | None = None
+    """Most times that the data is gone through. Not set: as often as max_steps needs, or once without max_steps."""
     max_steps: int | None = None
-    """Most updates. The run ends at this or at the end of the data, whichever comes first."""
+    """Most updates. With epochs given too, the run ends at whichever comes first."""
     max_rollout_tokens: int | None = None
     """No update begins once the answers had so many tokens, dropped ones included: for comparisons at equal cost."""
     seed: int = 1
@@ -76,3 +76,11 @@ class RunSettings:
             )
         if self.train_devices not in ("auto", "cpu") and not _GPU.fullmatch(self.train_devices):
             raise ConfigError(f"train_devices is {self.train_devices!r}", fix="use auto, cpu, or one number such as 0")
+
+    @property
+    def passes(self) -> int | None:
+        """Times that the data is gone through at most: `epochs`, else without end where another setting ends the run,
+        else once."""
+        if self.epochs is not None:
+            return self.epochs
+        return 1 if self.max_steps is None and self.max_rollout_tokens is None else None

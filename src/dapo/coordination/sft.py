@@ -11,6 +11,7 @@ import torch
 
 from dapo.checkpoints.random_states import random_states, restore_random_states, seed_random_states
 from dapo.checkpoints.run_state import RunState
+from dapo.coordination.length import EpochNotices, Length, smaller_batch
 from dapo.coordination.resume import Resume
 from dapo.coordination.saving import Saving
 from dapo.coordination.sft_parts import SftParts, assemble
@@ -18,6 +19,7 @@ from dapo.coordination.sft_settings import SftConfig
 from dapo.coordination.step_metrics import Value
 from dapo.coordination.stopping import StopRequest
 from dapo.data.demonstrations import Demonstration
+from dapo.records import Draw
 from dapo.tracking.display import SUPERVISED, BeforeAfter, Display, Outcome
 from dapo.training.batch import Answer
 from dapo.training.packing import pack, split_by_tokens
@@ -75,8 +77,10 @@ class SftRun:
         state = parts.resumed.state if parts.resumed else None
         self.updates = state.updates if state else 0
         """Updates made."""
-        self.total = self._total()
+        self.length = Length(self.config.run, parts.stream, self.config.sft.batch_size, filtering=False)
+        self.total = self.length.total(self.updates) or 0
         """Updates of the whole run."""
+        self._epochs = EpochNotices(parts.stream)
         self.skipped_updates = state.skipped_updates if state else 0
         self._boundary = state
         """The run right after the last update."""
@@ -99,21 +103,19 @@ class SftRun:
         self._conclude(before, after)
         return self.parts.folder.path
 
-    def _total(self) -> int:
-        """Up to max_steps, or to the end of the data if that comes first."""
-        rest = math.ceil((self.parts.stream.remaining or 0) / self.config.sft.batch_size)
-        limit = self.config.run.max_steps
-        return self.updates + rest if limit is None else min(self.updates + rest, limit)
-
     def _introduce(self) -> None:
         config, parts = self.config, self.parts
         facts = {
             "model": f"{config.model.ckpt} ({str(parts.model.dtype).removeprefix('torch.')}, {parts.model.device})",
             "data": f"{config.data.dataset_path or config.data.dataset_loader_fn} ({len(parts.stream)} demonstrations)",
             "update": f"{config.sft.batch_size} demonstrations, 1 optimizer step",
+            "length": self.length.fact(self.updates),
             "run folder": str(parts.folder.path),
         }
         self.display.start("learning from demonstrations", facts, self.total, SUPERVISED)
+        warning = self.length.warning(self.updates)
+        if warning:
+            self.display.warning(warning)
 
     def _begin(self) -> dict[str, Value]:
         """Set every generator of random numbers; returns the held-out loss before training, if there is one."""
@@ -132,7 +134,7 @@ class SftRun:
     def _step(self) -> dict[str, Value]:
         """One update and what is written of it; returns the held-out loss, if it was due."""
         began = time.perf_counter()
-        draws = self.parts.stream.take(self.config.sft.batch_size)
+        draws = self._take()
         answers = [Answer(draw.id, draw.prompt, self.parts.answers[draw.prompt.index], 1.0) for draw in draws]
         stats = self.parts.trainer.update(answers, self._lr(), self.display.updating)
         seconds = time.perf_counter() - began
@@ -147,6 +149,17 @@ class SftRun:
         self._write(self.updates, metrics | measured)
         self._boundary = self._state()
         return measured
+
+    def _take(self) -> list[Draw]:
+        """The demonstrations of the next update; where the data begins anew or ends is said."""
+        wanted = self.config.sft.batch_size
+        draws = self.parts.stream.take(wanted)
+        begun = self._epochs.new()
+        if begun:
+            self.display.notice(begun)
+        if len(draws) < wanted:
+            self.display.notice(smaller_batch(self.updates + 1, len(draws), wanted, "demonstrations"))
+        return draws
 
     def _lr(self) -> float:
         """A cosine ends at max_steps or, where that is not set, with the data."""
@@ -204,4 +217,7 @@ class SftRun:
         if before and after:
             rows = [BeforeAfter("held-out loss", "heldout_loss", before["heldout_loss"], after["heldout_loss"])]
         folder = self.parts.folder
-        self.display.finish(Outcome(rows, {"model": str(folder.final), "metrics": str(folder.metrics)}))
+        run, cosine = self.config.run, self.config.training.lr_schedule == "cosine"
+        limit = "max_steps" if run.max_steps is not None and self.updates >= run.max_steps else None
+        ending = self.length.ending("sft", folder.path, self.updates, limit, fixed_end=cosine)
+        self.display.finish(Outcome(rows, {"model": str(folder.final), "metrics": str(folder.metrics)}, ending))

@@ -102,7 +102,7 @@ def assemble(config: SftConfig, display: Display, resume: Resume | None = None) 
             compare_contents(point, fingerprint, resume, display.warning)
         stream = PromptStream(
             _prompts(learned.demonstrations),
-            epochs=config.run.epochs,
+            epochs=config.run.passes,
             seed=config.run.seed,
             position=point.state.position if point else 0,
             shuffle=config.sft.shuffle,

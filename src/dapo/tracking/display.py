@@ -105,6 +105,8 @@ class Outcome:
     rows: Sequence[BeforeAfter]
     places: Mapping[str, str] = field(default_factory=dict)
     """Where things are: `model` -> folder, `metrics` -> file."""
+    ending: str = ""
+    """What ended the run and how to go on: the last line."""
 
 
 class Display(Protocol):

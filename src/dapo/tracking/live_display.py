@@ -110,6 +110,10 @@ class LiveDisplay:
         self._activity = None
         self._live.stop()
         self._console.print(before_after_table(outcome))
+        if outcome.ending:
+            self._console.print()
+            # Never broken by us, so that the command in it can be pasted.
+            self._console.print(Text(printable(outcome.ending)), soft_wrap=True)
 
     def __rich__(self) -> RenderableType:
         """The screen as it is now."""

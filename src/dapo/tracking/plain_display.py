@@ -100,6 +100,9 @@ class PlainDisplay:
             console.print(before_after_table(outcome))
         for line in capture.get().splitlines():
             self._line(line.rstrip())
+        if outcome.ending:
+            self._line("")
+            self._line(outcome.ending)
 
     def _update(self, step: int) -> str:
         width = len(str(self._total or ""))
