@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from dapo.rewards.countdown import final_expression
 from dapo.rewards.exact_number import last_number
-from dapo.rewards.math_answers import extract_answer
+from dapo.rewards.math_finding import extract_answer
 from dapo.rewards.math_text import compact, normalise, plain_number
 
 _LONG_GAP = re.compile(r"\s{16,}")
@@ -25,7 +25,7 @@ def math_vote(text: str) -> str | None:
     answer = extract_answer(short)
     if answer is None or len(answer) > _LONGEST:
         return answer
-    plain = normalise(answer)
+    plain = normalise(answer).text
     number = plain_number(plain)
     return compact(plain) if number is None else str(number)
 

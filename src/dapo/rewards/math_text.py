@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
+
+from dapo.rewards.math_units import clock_time, drop_units, scale_word
 
 _SYMBOLS = str.maketrans(
     {
@@ -12,28 +15,26 @@ _SYMBOLS = str.maketrans(
         "\u00b0": "^\\circ ", "\u221a": "\\sqrt", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "~": " ",
     }
 )  # fmt: skip
-_WRAPPERS = r"text|textbf|textrm|textit|textnormal|mathrm|mathbf|mathit|mbox|boldsymbol|bm|boxed|fbox"
+_WRAPPERS = (
+    r"text|textbf|textrm|textit|textnormal|textsf|texttt|emph|mathrm|mathbf|mathit|mathsf|mathtt|mathnormal|mbox|hbox"
+    r"|boldsymbol|bm|pmb|boxed|fbox|underline|uline|ensuremath|bold|bf|rm|color\s*\{\w+\}|textcolor\s*\{\w+\}"
+)
 _WRAPPER = re.compile(rf"\\(?:{_WRAPPERS})\s*(?=\{{)")
-_DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
-_CURRENCY = re.compile(
-    r"^(-?)\s*(?:\\\$|[$\u20ac\u00a3\u00a5\u20b9])\s*(?=-?[\d.])|(?:\\\$|[\u20ac\u00a3\u00a5\u20b9])$"
+_SWITCH = re.compile(r"^\{?\s*\\(?:bf|rm|it|bfseries|large|Large|huge|Huge)(?![A-Za-z])(?!\s*\{)\s*(.*?)\}?$")
+_DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("*", "*"), ("`", "`"))
+_ABOUT = re.compile(
+    r"^(?:(?:\\(?:approx|simeq|sim|doteq)(?![A-Za-z])|\u2248|~)|(?:\\text\s*\{\s*)?(?:about|approximately|approx\.?|roughly)"
+    r"(?![A-Za-z])\s*\}?)\s*",
+    re.IGNORECASE,
 )
-_LATEX_UNIT = re.compile(
-    r"(?<=[\d})A-Za-z.])\s*\\(?:text|textrm|mathrm|mbox|textnormal)\{(?!\s*(?:and|or|[eid])\s*\})"
-    r"[\sA-Za-z./\u00b5]*[A-Za-z][\sA-Za-z./\u00b5]*[\^\d]*\}\s*(?:\^\{?-?\d\}?)?$"
-)
-_WORD_UNIT = re.compile(
-    r"^([-+]?[\d.,\s]*\d)"
-    r"(?: (?!(?:and|or|sqrt|pi)\b)[A-Za-z][A-Za-z/.]{1,14}(?: [A-Za-z/.]{1,15}){0,2}|(?:[cmk]m|[mk]g|ml|ft|mph))"
-    r"(?:\^\{?\d\}?)?$"
-)
-_DEGREES = re.compile(r"\s*\^\s*(?:\\circ|\{\s*\\circ\s*\})\s*(?:C|F)?$|\s*\\degree$")
+_FUNCTIONS = re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|log|ln|pi|sqrt)(?![A-Za-z])")
+_BASE = re.compile(r"(?<![A-Za-z\\\d])\(?([0-9A-F]+)\)?\s*_\s*(?:\\text|\\mathrm)?\s*(?:\{\s*(\w+)\s*\}|(\d+|[a-z]+))$")
 _THOUSANDS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"^([-+]?[1-9]\d{0,2})((?: \d{3})+)((?:\.\d+)?)(?![\d ])")
 _BRACKET = re.compile(r"[(\[]|\\\{|\\left|^\s*\{")
 _COMMANDS = re.compile(r"\\(?:begin|end|operatorname|mathbb|mathcal)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _WORD = re.compile(r"[A-Za-z]{3,}")
-_MATH_WORDS = {"and", "sqrt", "infinity"}
+_MATH_WORDS = {"and", "sqrt", "infinity", "sin", "cos", "tan", "log", "arcsin", "arccos", "arctan"}
 
 _DECIMAL = re.compile(r"([-+]?)(?=\.?\d)(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d{1,3}))?", re.ASCII)
 _RATIO = re.compile(
@@ -42,7 +43,16 @@ _RATIO = re.compile(
 )
 
 
-def normalise(text: str) -> str:
+@dataclass(frozen=True)
+class Plain:
+    """An answer without what surrounds its value."""
+
+    text: str
+    units: frozenset[str]
+    """The measures that stood around it, as math_units names them."""
+
+
+def normalise(text: str) -> Plain:
     """The answer without delimiters, bold, currency, units, spacing commands and thousands separators."""
     text = text.translate(_SYMBOLS)
     text = re.sub(r"\\(?:displaystyle|limits|!|left(?![A-Za-z])|right(?![A-Za-z]))\s?", "", text)
@@ -50,16 +60,20 @@ def normalise(text: str) -> str:
     text = re.sub(r"(?<=\d)\s*\{,\}\s*(?=\d)", ",", text)
     text = re.sub(r"(?<!\\)\\(?:[,;: ]|q?quad(?![A-Za-z]))", " ", text)
     text = re.sub(r"\\?sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
-    previous = None
+    previous, units = None, frozenset[str]()
     while previous != text:  # each pass removes something or ends
         previous = text
-        text = _unwrapped(re.sub(r"\s+", " ", text).strip())
-    return _without_thousands(text)
+        text, found = drop_units(_unwrapped(re.sub(r"\s+", " ", text).strip()))
+        units |= found
+    text = brace_arguments(_without_thousands(text))
+    if scaled := scale_word(text):
+        text = _scaled_text(*scaled) or text
+    return Plain(clock_time(text) or text, units)
 
 
 def _unwrapped(text: str) -> str:
     """One layer less of what surrounds an answer without being part of it."""
-    text = text.rstrip(".,;: ")
+    text = _ABOUT.sub("", text.rstrip(",;: ") if clock_time(text) else text.rstrip(".,;: "))
     for opening, closing in _DELIMITERS:
         if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening + closing):
             inner = text[len(opening) : -len(closing)]
@@ -68,14 +82,42 @@ def _unwrapped(text: str) -> str:
     wrapper = _WRAPPER.match(text)
     if wrapper and _closing_brace(text, wrapper.end()) == len(text) - 1:
         return text[wrapper.end() + 1 : -1]
+    if switch := _SWITCH.match(text):
+        return switch[1]
     if re.fullmatch(r"\([A-Za-z]\)", text):  # a choice: (B)
         return text[1]
-    text = _CURRENCY.sub(lambda match: match.group(1) or "", text)
-    text = _DEGREES.sub("", text)
-    text = _LATEX_UNIT.sub("", text)
-    if not re.search(r"percent", text, re.IGNORECASE):
-        text = _WORD_UNIT.sub(r"\1", text)
     return text
+
+
+def _scaled_text(number: str, scale: Fraction) -> str | None:
+    value = plain_number(number)
+    if value is None:
+        return None
+    value *= scale
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
+
+
+def brace_arguments(text: str) -> str:
+    """Arguments of one token in braces, as LaTeX reads them: `\\frac 1 2`, `\\sqrt2`, `\\log_2 8`, `2516_8`."""
+    text = _FUNCTIONS.sub(r"\\\1 ", text) if not _has_prose(text) else text
+    text = _BASE.sub(lambda match: f"{match[1]}_{{{match[2] or match[3]}}}", text)
+    text = re.sub(r"(\\log\s*_)\s*(\w)\s*(?=\w)", r"\1{\2} ", text)
+    for start in reversed([match.end() for match in re.finditer(r"\\(?:frac|binom)(?![A-Za-z])", text)]):
+        first, rest = _argument(text[start:])
+        second, rest = _argument(rest)
+        if first and second:
+            text = f"{text[:start]}{first}{second}{rest}"
+    return re.sub(r"\\sqrt\s*(\w)", r"\\sqrt{\1}", text)
+
+
+def _argument(text: str) -> tuple[str, str]:
+    """The first argument of a command in braces, and what follows it."""
+    text = text.lstrip()
+    if text.startswith("{"):
+        end = _closing_brace(text, 0) + 1
+        return text[:end], text[end:]
+    token = re.match(r"\\[A-Za-z]+|[^\\{}]", text)
+    return (f"{{{token[0]}}}", text[token.end() :]) if token else ("", text)
 
 
 def _closing_brace(text: str, start: int) -> int:
@@ -112,10 +154,14 @@ def has_words(text: str) -> bool:
     Read as mathematics, `east` would be e·a·s·t and equal to `seat`. Digits in another base, times and numbers
     that merely stand side by side are likewise not what a LaTeX reader makes of them.
     """
-    bare = _COMMANDS.sub(" ", text)
-    if any(word.lower() not in _MATH_WORDS for word in _WORD.findall(bare)):
+    if _has_prose(text):
         return True
     return re.search(r"\d\s*_|\d\s*:\s*\d|\d\s+\d", text) is not None
+
+
+def _has_prose(text: str) -> bool:
+    bare = _COMMANDS.sub(" ", text)
+    return any(word.lower() not in _MATH_WORDS for word in _WORD.findall(bare))
 
 
 def plain_number(text: str) -> Fraction | None:
