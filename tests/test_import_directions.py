@@ -17,6 +17,7 @@ READERS = {"dashboard", "evaluation"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "peers": set(),
     "records": set(),
     "wording": set(),
     "user_file": {"errors", "wording"},
@@ -25,10 +26,10 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(ROOMS, FOUNDATION),
     "dashboard": FOUNDATION | {"tracking"},
     "evaluation": FOUNDATION | ROOMS | {"coordination"},
-    "config": FOUNDATION,
+    "config": FOUNDATION | {"peers"},
     "coordination": FOUNDATION | ROOMS | {"config"},
     "cluster": FOUNDATION | ROOMS | {"config", "coordination"},
-    "cli": FOUNDATION | ROOMS | READERS | {"config", "coordination", "cluster", "dapo"},
+    "cli": FOUNDATION | ROOMS | READERS | {"config", "peers", "coordination", "cluster", "dapo"},
     "dapo": {"algorithms", "errors", "sampling"},
 }
 """Room -> rooms it may import, besides itself. `dapo` is the package's own file, whose names load on first use.

@@ -13,12 +13,13 @@ from dapo.coordination.settings import RunSettings
 from dapo.data.settings import DataSettings
 from dapo.errors import ConfigError
 from dapo.models.settings import ModelSettings
+from dapo.peers import explain, find
 from dapo.rewards.settings import RewardSettings
 from dapo.rollout.settings import RolloutSettings
 from dapo.sampling.settings import CollectionSettings
 from dapo.tracking.settings import AlarmSettings
 from dapo.training.settings import TrainingSettings
-from dapo.wording import nearest
+from dapo.wording import nearest_setting
 
 T = TypeVar("T")
 
@@ -132,7 +133,11 @@ def make_settings(kind: type[T], given: Mapping[str, Any]) -> T:
 
 
 def _unknown_setting(kind: type[Config], name: str) -> ConfigError:
-    guess = nearest(name, kind.owners())
+    peer = find(name)
+    if peer is not None:
+        problem, fix = explain(peer, kind.owners(), name, flags=False)
+        return ConfigError(problem, fix=fix)
+    guess = nearest_setting(name, kind.owners())
     return ConfigError(
         f"unknown setting {name}",
         fix=f"did you mean {guess}?" if guess else f"`dapo {kind.COMMAND} --help` lists the settings",
@@ -147,6 +152,10 @@ def _read_recipe(kind: type[Config], path: Path) -> dict[str, Any]:
         if not isinstance(value, dict):
             flat[key] = value
             continue
+        for name in _leaves(key, value):
+            # `actor_rollout_ref.rollout.n = 8` is a table in a table, `data.train_files` a key of one that we have too.
+            if name.split(".", 1)[1] not in owners and find(name):
+                raise _unknown_setting(kind, name)
         if key not in kind.tables():
             raise ConfigError(f"unknown table [{key}] in {path}", fix=f"use one of {', '.join(kind.tables())}")
         for name, inner in value.items():
@@ -156,6 +165,13 @@ def _read_recipe(kind: type[Config], path: Path) -> dict[str, Any]:
                 raise ConfigError(f"{name} stands twice in {path}", fix=f"keep the one under [{key}]")
             flat[name] = inner
     return flat
+
+
+def _leaves(name: str, value: Any) -> list[str]:
+    """The dotted names of everything in a table."""
+    if not isinstance(value, dict):
+        return [name]
+    return [leaf for key, inner in value.items() for leaf in _leaves(f"{name}.{key}", inner)]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -6,11 +6,24 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[object]) -> str | None:
-    """The known name closest to `name`, or None when none is close. Letter case does not count."""
+def nearest(name: str, known: Iterable[object], *, cutoff: float = 0.6) -> str | None:
+    """The known name closest to `name`, or None when none is close. Letter case does not count.
+
+    cutoff: how alike they must be, from 0 to 1 (the same).
+    """
     by_lower = {str(each).lower(): str(each) for each in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else None
+
+
+def nearest_setting(name: str, known: Iterable[str]) -> str | None:
+    """As `nearest`, for settings and flags: among hundreds of them something is always a bit alike, so only a slip of
+    the keyboard counts, and a beginning of three letters or more that one of them alone has."""
+    bare = {each.lstrip("-").replace("-", "_"): each for each in known}
+    wanted = name.lstrip("-").replace("-", "_")
+    begun = [each for each in bare if each.startswith(wanted)]
+    guess = begun[0] if len(begun) == 1 and len(wanted) >= 3 else nearest(wanted, bare, cutoff=0.75)
+    return bare[guess] if guess else None
 
 
 def first_line(error: BaseException) -> str:

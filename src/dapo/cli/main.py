@@ -1,15 +1,41 @@
-"""`dapo`: train, measure and look at models, and say in two lines what a person can mend."""
+"""The command `dapo`: finds the command that is meant, and says in two lines what a person can mend."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from dapo import __version__
 from dapo.errors import ConfigError, DapoError
-from dapo.wording import nearest
+
+COMMANDS = {
+    "train": "teach a model by a reward: DAPO, GRPO, GSPO or Dr. GRPO",
+    "sft": "teach a model to write given solutions, before that or instead",
+    "eval": "measure a model: avg@n, pass@k and maj@k on problems whose answers can be checked",
+    "check-reward": "try a reward on a few rows",
+    "show": "show an update's groups: prompt, answers, rewards and advantages",
+    "plot": "draw the curves of one run, or of several compared",
+    "export": "write a checkpoint's model as a Hugging Face folder",
+    "new-model": "make a small model with random weights and a byte tokenizer",
+    "algorithms": "list the algorithms",
+}
+"""Name -> what it does. Each is a file of this folder, loaded when it is asked for."""
+
+OVERVIEW = f"""usage: dapo COMMAND [words ...]
+
+Teach a language model to reason with rewards that can be checked.
+
+{"".join(f"  {name:14}{summary}{chr(10)}" for name, summary in COMMANDS.items())}
+`dapo COMMAND --help` shows what a command takes, `dapo --version` which version this is.
+
+Try:
+  dapo train --ckpt smollm2-135m --dataset-path task:arithmetic --reward exact_number --max-new-tokens 24 --max-steps 5
+  dapo check-reward --reward math --dataset-path train.jsonl
+  dapo eval --ckpt smollm2-135m --dataset-path task:arithmetic --reward exact_number --n 4 --max-new-tokens 24
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,49 +61,68 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from dapo.cli import algorithms, check_reward, export, new_model, plot, sft, show, train
-    from dapo.cli import eval as evaluate
-
-    commands = {
-        "train": train,
-        "sft": sft,
-        "new-model": new_model,
-        "eval": evaluate,
-        "check-reward": check_reward,
-        "export": export,
-        "algorithms": algorithms,
-        "plot": plot,
-        "show": show,
-    }
-    parser = Parser(prog="dapo", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"dapo {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    for name, module in commands.items():
-        summary = (module.__doc__ or "").splitlines()[0]
-        module.add_arguments(
-            subparsers.add_parser(
-                name,
-                help=summary,
-                description=summary,
-                allow_abbrev=False,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-        )
-    chosen, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        raise _unknown(unknown[0], subparsers.choices.get(chosen.command, parser))
-    if chosen.command is None:
-        parser.print_help()
+    name, words = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name in ("--help", "-h"):
+        print(OVERVIEW, end="")
         return 0
-    return commands[chosen.command].run(chosen)
+    if name == "--version":
+        print(f"dapo {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise _unknown_command(name)
+    parser = parser_of(name)
+    words = [_dashed(word, parser) for word in words]
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if word == "--":
+            break
+        if word.startswith("--") and word.split("=")[0] not in parser._option_string_actions:
+            raise _unknown(word, name, following)
+    chosen, unknown = parser.parse_known_args(words)
+    recipe = str(getattr(chosen, "recipe", None) or "")
+    for word in ([recipe] if "=" in recipe else []) + unknown:
+        raise _unknown(word, name)
+    return int(_module(name).run(chosen))
 
 
-def _unknown(word: str, parser: argparse.ArgumentParser) -> ConfigError:
-    flag = word.split("=")[0]
-    guess = nearest(flag, parser._option_string_actions)
+def parser_of(name: str) -> Parser:
+    """The parser of a command."""
+    summary = COMMANDS[name]
+    parser = Parser(
+        prog=f"dapo {name}",
+        description=summary[0].upper() + summary[1:] + ".",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _module(name).add_arguments(parser)
+    return parser
+
+
+def _module(name: str):  # type: ignore[no-untyped-def]  # a command's file: add_arguments and run
+    return import_module(f"dapo.cli.{name.replace('-', '_')}")
+
+
+def _dashed(word: str, parser: argparse.ArgumentParser) -> str:
+    """`--batch_size=4` as `--batch-size=4`, where that is a flag."""
+    flag, equals, value = word.partition("=")
+    dashed = flag.replace("_", "-")
+    return dashed + equals + value if word.startswith("--") and dashed in parser._option_string_actions else word
+
+
+def _unknown(word: str, name: str, following: str = "") -> ConfigError:
+    from dapo.cli.unknown_words import unknown_word
+
+    return unknown_word(word, following, name, {each: parser_of(each) for each in COMMANDS})
+
+
+def _unknown_command(word: str) -> ConfigError:
+    from dapo.wording import nearest
+
+    if word.startswith("-"):
+        return ConfigError(f"unknown flag {word}", fix="name a command first, such as `dapo train`; see `dapo --help`")
+    guess = nearest(word, COMMANDS)
     return ConfigError(
-        f"unknown flag {flag}" if word.startswith("-") else f"unexpected argument {word!r}",
-        fix=f"did you mean {guess}?" if guess else f"`{parser.prog} --help` shows what there is",
+        f"unknown command {word!r}",
+        fix=f"did you mean `dapo {guess}`?" if guess else f"use one of {', '.join(COMMANDS)}",
     )
 
 
