@@ -8,7 +8,8 @@ from typing import Any
 from dapo.records import Score
 from dapo.rewards.countdown import countdown_score, require_countdown
 from dapo.rewards.exact_number import exact_number_score, require_exact_number
-from dapo.rewards.math_answers import math_score, math_solutions
+from dapo.rewards.math_answers import math_score
+from dapo.rewards.references import math_solutions
 
 BUILT_IN: dict[str, Callable[[str, Any], Score]] = {
     "countdown": countdown_score,

@@ -9,6 +9,7 @@ from typing import Any
 
 from dapo.errors import RewardError
 from dapo.records import Score
+from dapo.rewards.references import short
 
 _PROBLEM = re.compile(r"\s*([0-9]{1,9}(?:\s+[0-9]{1,9}){0,19})\s*=\s*([0-9]{1,18})\s*")
 _TOKEN = re.compile(r"[0-9]+|[-+*()]")
@@ -37,7 +38,7 @@ def require_countdown(answer: Any) -> tuple[list[int], int]:
     match = _PROBLEM.fullmatch(answer) if isinstance(answer, str) else None
     if match is None:
         raise RewardError(
-            f"the answer {answer!r} is not a countdown problem, which the reward countdown needs",
+            f"the answer {short(answer)} is not a countdown problem, which the reward countdown needs",
             fix='give the row an "answer" such as "3 5 7 = 22": up to 20 numbers, and the target after an equals sign',
         )
     return [int(number) for number in match[1].split()], int(match[2])

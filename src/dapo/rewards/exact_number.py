@@ -8,6 +8,7 @@ from typing import Any
 
 from dapo.errors import RewardError
 from dapo.records import Score
+from dapo.rewards.references import final_reference, short
 
 # A minus belongs to the number unless it subtracts (5-3); a currency sign may stand between the two (-$5).
 # Commas separate thousands only before exactly three digits.
@@ -39,13 +40,14 @@ def last_number(text: str) -> Decimal | None:
 
 
 def require_exact_number(answer: Any) -> Decimal:
-    """The number that `answer` is (an int, a float, or text that is one number), or RewardError."""
-    text = "" if answer is None or isinstance(answer, bool) else str(answer).strip()
+    """The number that `answer` is or states (7, "7", "#### 7", "Answer: 7"), or RewardError."""
+    stated = final_reference(answer)
+    text = "" if stated is None or isinstance(stated, bool) else str(stated).strip()
     if isinstance(answer, float) and answer == answer and abs(answer) != float("inf"):
         return Decimal(repr(answer))
     if _NUMBER.fullmatch(text) is None:
         raise RewardError(
-            f"the answer {answer!r} is not one number, which the reward exact_number needs",
+            f"the answer {short(answer)} is not one number, which the reward exact_number needs",
             fix='give the row an "answer" such as 7, "-3" or "1,234.5", or use another reward',
         )
     return _decimal(text)
