@@ -75,6 +75,45 @@ def test_a_row_without_a_prompt_lists_its_columns_and_the_nearest() -> None:
     assert "rename 'promt' to 'prompt'" in message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"role": "system", "content": ""}, {"role": "user", "content": "1+1?"}]',
+        ' [\n  {"content": "", "role": "system"},\n  {"content": "1+1?", "role": "user"}\n]\n',
+        "[{'role': 'system', 'content': ''}, {'role': 'user', 'content': '1+1?'}]",  # as a table writes a Python list
+    ],
+)
+def test_a_chat_that_a_table_holds_as_text_is_read_as_a_chat(text: str) -> None:
+    assert check(prompt=text).prompt == tuple(CHAT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 2, 3] sorted is",
+        '[{"price": 3}] as yaml is',
+        '[{"price": 3}]',
+        '{"role": "admin", "content": 7} as yaml is',
+        'Repeat [{"role": "user", "content": "a"}]',
+    ],
+)
+def test_text_that_only_holds_brackets_stays_text(text: str) -> None:
+    assert check(prompt=text).prompt == text
+
+
+def test_the_text_parts_of_a_content_are_joined_as_templates_join_them() -> None:
+    parts = [{"type": "text", "text": "1+"}, {"type": "text", "text": "1?", "image": None}]
+    assert check(prompt=[{"role": "user", "content": parts}]).prompt == ({"role": "user", "content": "1+1?"},)
+    assert check(prompt=[{"role": "user", "content": ["1+", "1?"]}]).prompt == ({"role": "user", "content": "1+1?"},)
+
+
+def test_a_csv_file_of_chats_in_json_is_read_as_chats(tmp_path: Path) -> None:
+    table = tmp_path / "d.csv"
+    table.write_text('prompt,answer\n"[{""role"": ""user"", ""content"": ""1+1?""}]",2\n1+1=,2\n')
+    chat, text = load_rows(DataSettings(dataset_path=str(table)))
+    assert (chat.prompt, text.prompt) == (({"role": "user", "content": "1+1?"},), "1+1=")
+
+
 BAD_PROMPTS = {
     "null": (None, "prompt is null"),
     "number": (7, "prompt is of type int"),
@@ -85,7 +124,17 @@ BAD_PROMPTS = {
     "strings": (["a"], "message 1 of the prompt is of type str"),
     "no role": ([CHAT[1], {"content": "a"}], "message 2 of the prompt has no role"),
     "no content": ([{"role": "user"}], "message 1 of the prompt has no content"),
-    "parts": ([{"role": "user", "content": [{"type": "text"}]}], "message 1 of the prompt has a content of type list"),
+    "a part without text": ([{"role": "user", "content": [{"type": "text"}]}], "list whose part 1 is no text"),
+    "a picture": (
+        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "text": "b"}]}],
+        "message 1 of the prompt has a content of type list whose part 2 is no text",
+    ),
+    "half a chat as text": (
+        '[{"role": "user", "content": "a"',
+        "looks like a list of chat messages but cannot be read",
+    ),
+    "a single message as text": ('{"role": "user", "content": "a"}', "prompt is of type dict"),
+    "a chat as text without a role": ('[{"role": "", "content": "a"}]', "message 1 of the prompt has an empty role"),
     "null content": ([{"role": "user", "content": None}], "message 1 of the prompt has a content of type NoneType"),
     "empty role": ([{"role": "", "content": "a"}], "message 1 of the prompt has an empty role"),
     "all blank": ([{"role": "user", "content": " "}], "empty prompt"),

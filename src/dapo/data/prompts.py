@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from dapo.data.chat import render_chat
 from dapo.data.rows import Row
 from dapo.data.settings import DataSettings
 from dapo.errors import DataError
@@ -44,21 +46,25 @@ class PromptSet:
         return lines
 
 
-def encode_prompts(rows: Sequence[Row], settings: DataSettings, tokenizer: Any) -> PromptSet:
+def encode_prompts(
+    rows: Sequence[Row], settings: DataSettings, tokenizer: Any, now: datetime | None = None
+) -> PromptSet:
     """Turns rows into prompts with a Hugging Face tokenizer; drops, and counts, what the settings say.
 
     A string is encoded as it is, with the special tokens that the tokenizer puts in front. Chat messages go
-    through the chat template once, which brings its own special tokens. Begin-of-sequence comes at most once.
+    through the chat template once, which brings its own special tokens; a last turn of the assistant is left open, to
+    be continued. Begin-of-sequence comes at most once.
+    now: what a template that prints the date takes for it; the present where it is None.
     Raises DataError when the tokenizer cannot take a row, or when no prompt is left.
     """
-    limit = settings.max_prompt_tokens
+    limit, now = settings.max_prompt_tokens, now or datetime.now()
     encoded: dict[bytes, tuple[str, tuple[int, ...]]] = {}  # a set may repeat each problem a hundred times
     prompts: list[Prompt] = []
     too_long = duplicates = 0
     for row in rows:
         key = _identity(row)
         if key not in encoded:
-            encoded[key] = _encode(row, tokenizer)
+            encoded[key] = _encode(row, tokenizer, now)
         elif settings.dedup_prompts:
             duplicates += 1
             continue
@@ -77,9 +83,9 @@ def _identity(row: Row) -> bytes:
     return hashlib.blake2b(repr((row.prompt, row.answer)).encode(), digest_size=16).digest()
 
 
-def _encode(row: Row, tokenizer: Any) -> tuple[str, tuple[int, ...]]:
+def _encode(row: Row, tokenizer: Any, now: datetime) -> tuple[str, tuple[int, ...]]:
     try:
-        text, tokens = _text_and_tokens(row, tokenizer)
+        text, tokens = _text_and_tokens(row, tokenizer, now)
     except DataError:
         raise
     except Exception as error:  # a tokenizer of damaged files can fail in any way
@@ -92,11 +98,11 @@ def _encode(row: Row, tokenizer: Any) -> tuple[str, tuple[int, ...]]:
     return text, tuple(tokens)
 
 
-def _text_and_tokens(row: Row, tokenizer: Any) -> tuple[str, list[int]]:
+def _text_and_tokens(row: Row, tokenizer: Any, now: datetime) -> tuple[str, list[int]]:
     if isinstance(row.prompt, str):
         text, tokens = row.prompt, _encode_string(row.prompt, tokenizer)
     elif tokenizer.chat_template is not None:
-        text = _apply_template(row.prompt, row.place, tokenizer)
+        text = render_chat(row.prompt, row.place, tokenizer, now)
         tokens = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     elif row.plain_prompt is not None:
         text, tokens = row.plain_prompt, _encode_string(row.plain_prompt, tokenizer)
@@ -115,18 +121,6 @@ def _encode_string(text: str, tokenizer: Any) -> list[int]:
     if tokens and tokens[-1] == tokenizer.eos_token_id and eos and not text.endswith(eos):
         return tokens[:-1]  # some tokenizers close every text; what the model should continue must stay open
     return tokens
-
-
-def _apply_template(messages: tuple[Mapping[str, Any], ...], place: str, tokenizer: Any) -> str:
-    try:
-        return tokenizer.apply_chat_template(
-            [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
-        )
-    except Exception as error:  # templates are programs of the model's authors and refuse in their own ways
-        raise DataError(
-            f"{place}: the model's chat template refuses its messages: {first_line(error)}",
-            fix="check the roles and their order, or write the prompt as a string",
-        ) from error
 
 
 def _nothing_left(rows: int, duplicates: int, too_long: int, limit: int, lengths: list[int]) -> DataError:

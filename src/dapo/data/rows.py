@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +12,9 @@ from typing import Any
 from dapo.data.readers import RawRow
 from dapo.errors import DataError
 from dapo.wording import nearest
+
+_CHAT = re.compile(r"""\s*\[?\s*\{(?=.*["']role["']\s*:)(?=.*["']content["']\s*:)""", re.DOTALL)
+"""What the text of chat messages looks like, or that of a single one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ def _prompt(columns: Mapping[str, Any], place: str) -> str | tuple[Mapping[str, 
     if prompt is None:
         raise _no_prompt(columns, place)
     if isinstance(prompt, str):
+        prompt = _written_out(prompt, place)
+    if isinstance(prompt, str):
         if not prompt.strip():
             raise DataError(f"{place} has an empty prompt", fix="write the problem there or remove the row")
         return _valid_text(prompt, f"{place}: the prompt")
@@ -76,18 +84,60 @@ def _messages(prompt: list[Any], place: str) -> tuple[Mapping[str, Any], ...]:
         where = f"{place}: message {number} of the prompt"
         if not isinstance(message, Mapping):
             raise DataError(f"{where} is of type {type(message).__name__}", fix='write {"role": ..., "content": ...}')
-        for key in ("role", "content"):
-            if not isinstance(message.get(key), str):
-                found = f"a {key} of type {type(message[key]).__name__}" if key in message else f"no {key}"
-                raise DataError(f"{where} has {found}", fix=f"give it a {key} that is a string")
-            _valid_text(message[key], where)
-        if not message["role"]:
-            raise DataError(f"{where} has an empty role", fix="write system, user or assistant")
-        # Columnar files fill the keys that only other rows have with null, and templates ask whether a key exists.
-        messages.append({key: value for key, value in message.items() if value is not None})
+        messages.append(_message(message, where))
     if not any(message["content"].strip() for message in messages):
         raise DataError(f"{place} has an empty prompt", fix="write the problem there or remove the row")
     return tuple(messages)
+
+
+def _message(message: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """With its content as one text. Columnar files fill the keys that only other rows have with null, and templates
+    ask whether a key exists, so these are left out."""
+    known = {key: value for key, value in message.items() if value is not None}
+    if isinstance(known.get("content"), list):
+        known["content"] = _joined(known["content"], where)
+    for key in ("role", "content"):
+        if not isinstance(known.get(key), str):
+            found = f"a {key} of type {type(message[key]).__name__}" if key in message else f"no {key}"
+            raise DataError(f"{where} has {found}", fix=f"give it a {key} that is a string")
+        _valid_text(known[key], where)
+    if not known["role"]:
+        raise DataError(f"{where} has an empty role", fix="write system, user or assistant")
+    return known
+
+
+def _joined(parts: list[Any], where: str) -> str:
+    """The text of a content in parts, `[{"type": "text", "text": ...}]`, as templates join it."""
+    texts = []
+    for number, part in enumerate(parts, start=1):
+        text = part.get("text") if isinstance(part, Mapping) and part.get("type", "text") == "text" else part
+        if not isinstance(text, str):
+            raise DataError(
+                f"{where} has a content of type list whose part {number} is no text",
+                fix='give it a content that is a string, or parts such as {"type": "text", "text": ...}',
+            )
+        texts.append(text)
+    return "".join(texts)
+
+
+def _written_out(prompt: str, place: str) -> Any:
+    """The messages of a chat that a table holds as text, in JSON or as Python prints them; any other text as it is."""
+    if not _CHAT.match(prompt):
+        return prompt
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(prompt.strip())
+        except (ValueError, SyntaxError, MemoryError, TypeError):
+            continue
+        messages = value if isinstance(value, list) else [value]
+        chat = all(isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in messages)
+        return value if chat else prompt
+    if prompt.lstrip().startswith("["):
+        raise DataError(
+            f"{place}: prompt looks like a list of chat messages but cannot be read as one",
+            fix="write it as JSON, or begin a prompt that is plain text with something else than [{",
+        )
+    return prompt
 
 
 def _answer(columns: Mapping[str, Any], place: str) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from dapo.checkpoints.run_lock import only_process
 from dapo.coordination.generation import Clock, ScoredGeneration
+from dapo.data.chat import ANSWERING
 from dapo.data.prompts import PromptSet, encode_prompts
 from dapo.data.sources import load_rows
 from dapo.errors import ConfigError
@@ -120,7 +121,8 @@ def _answered(group: Group, reward: str | None, unjudged: int) -> AnsweredRow:
         for completion, score in zip(group.completions, group.scores, strict=True)
     )
     prompt = group.prompt
-    question = str(prompt.messages[-1]["content"]) if prompt.messages else prompt.text
+    asked = [message["content"] for message in prompt.messages if message["role"] not in ANSWERING]
+    question = str(asked[-1]) if asked else prompt.text
     return AnsweredRow(group.id, prompt.index, prompt.text, question, prompt.answer, answers, unjudged)
 
 

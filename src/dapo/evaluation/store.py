@@ -44,7 +44,7 @@ class AnsweredRow:
     prompt: str
     """What the model read."""
     question: str
-    """What a person would call the problem: the last chat message, or the whole prompt."""
+    """What a person would call the problem: the last chat message that is not the assistant's, or the whole prompt."""
     reference: Any
     """The row's reference answer."""
     answers: tuple[Answer, ...]
