@@ -23,6 +23,7 @@ from dapo.coordination.step_metrics import Value, collection_metrics, reward_met
 from dapo.coordination.stopping import StopRequest
 from dapo.errors import DapoError, DataError
 from dapo.records import TrainedTokens
+from dapo.sampling.alike import alike
 from dapo.sampling.dynamic_sampler import Collection, DynamicSampler
 from dapo.sampling.group_buffer import Buffered
 from dapo.tracking.alarms import Alarms
@@ -100,10 +101,12 @@ class Run:
         before = self._begin()
         self._accounted = time.perf_counter()
         after: dict[str, Value] = {}
+        example = ""
         while self._goes_on:
             collection = self._collect()
             if not collection.groups:
                 self._log_rollouts(collection, self.updates + 1)  # for the update that the data did not reach
+                example = alike(collection.generated)
                 break
             after = self._step(collection)
             self._boundary = self._state(after)
@@ -115,7 +118,7 @@ class Run:
         if not self.updates:
             raise DataError(
                 f"the data ended before one update: {self.sampler.counts.generated} groups, none of which disagreed",
-                fix="use more prompts, or ones that the model solves sometimes",
+                fix=f"use more prompts, or ones that the model solves sometimes{example and '; ' + example}",
             )
         if before and not after:
             after = self._recorded(self.updates) or self._measure_at_the_end()
@@ -364,4 +367,5 @@ def _nothing_to_learn(judged: Sequence[JudgedGroup], answers: Sequence[Answer]) 
         return "overlong filtering leaves nothing, since every answer was cut at the limit"
     if any(advantage for group in judged for advantage in group.advantages):
         return "no answer that overlong filtering leaves is better or worse than its group"
-    return "every group agrees, so nothing can be learned"
+    example = alike([group.group for group in judged])
+    return f"every group agrees, so nothing can be learned{example and '; ' + example}"

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from dapo.algorithms.group_filters import Verdict, judge
 from dapo.errors import ConfigError, SamplingLimitError
 from dapo.records import Draw, Group
+from dapo.sampling.alike import alike
 from dapo.sampling.group_buffer import Buffered, GroupBuffer
 from dapo.sampling.settings import CollectionSettings
 
@@ -112,7 +113,7 @@ class DynamicSampler:
                 break
             if collection.counts.rounds == self.settings.dapo_max_num_gen_batches:
                 self._draws.give_back(len(draws))
-                self._at_limit(collection.counts)
+                self._at_limit(collection)
                 break
             collection.counts.rounds += 1
             self._round(draws, version, collection)
@@ -189,8 +190,9 @@ class DynamicSampler:
                 fix=f"use one of {', '.join(known)}",
             ) from None
 
-    def _at_limit(self, counts: CollectionCounts) -> None:
+    def _at_limit(self, collection: _Open) -> None:
         """Out of rounds: an error, unless a smaller batch is welcome and there is one."""
+        counts = collection.counts
         if self.settings.on_sampling_limit == "train_partial" and len(self.buffer):
             return
         needed, have = self.settings.batch_size, len(self.buffer)
@@ -198,7 +200,7 @@ class DynamicSampler:
             f"only {have} of {needed} groups disagree after {counts.rounds} rounds: {counts.generated} groups "
             f"generated, {counts.kept} kept ({needed} needed), {counts.all_correct} all right, "
             f"{counts.all_wrong} all wrong",
-            fix=_advice(counts),
+            fix=_advice(counts, alike(collection.generated)),
         )
 
 
@@ -214,11 +216,13 @@ def round_size(missing: int, kept: int, generated: int, limit: int) -> int:
     return min(limit, math.ceil(MARGIN * missing / share))
 
 
-def _advice(counts: CollectionCounts) -> str:
+def _advice(counts: CollectionCounts, example: str) -> str:
     if counts.all_correct > counts.all_wrong:
         task = "the data is too easy for this model: use harder prompts"
     else:
         task = "the data is too hard for this model: use easier prompts, or check the reward function"
+    if example:
+        task = f"{example}; if both mean the same, the reward misreads one of them; else {task}"
     return (
         f"{task}; or raise n_samples, dapo_gen_batch_size or dapo_max_num_gen_batches; "
         'or train on what there is with on_sampling_limit = "train_partial"'
