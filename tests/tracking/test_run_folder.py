@@ -10,11 +10,11 @@ from dapo.errors import ConfigError
 from dapo.tracking.run_folder import RunFolder, check_save_path
 
 
-def test_a_new_folder_holds_the_settings_and_nothing_else(tmp_path):
+def test_a_new_folder_holds_the_settings_the_start_and_nothing_else(tmp_path):
     folder = RunFolder.create(tmp_path / "a" / "b", algo="dapo", config_toml="seed = 1\n")
     assert folder.path == tmp_path / "a" / "b"
     assert folder.config.read_text() == "seed = 1\n"
-    assert [entry.name for entry in folder.path.iterdir()] == ["config.toml"]
+    assert sorted(entry.name for entry in folder.path.iterdir()) == ["config.toml", "started.txt"]
 
 
 def test_parts_have_the_names_that_every_tool_looks_for(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,9 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         rewards.start()
         location = str(point.checkpoint.model) if point else locate(config.model, notify=display.notice)
         tokenizer = load_tokenizer(location, config.model)
-        prompts = encode_prompts(rows, config.data, tokenizer)
-        held_out = encode_prompts(held_out_rows, held_out_data, tokenizer) if held_out_data else None
+        started = start_time(resume)
+        prompts = encode_prompts(rows, config.data, tokenizer, started)
+        held_out = encode_prompts(held_out_rows, held_out_data, tokenizer, started) if held_out_data else None
         every_prompt = [*prompts.prompts, *(held_out.prompts if held_out else ())]
         check_answers(config.reward, every_prompt)
         for notice in prompts.notices():
@@ -101,7 +103,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         _check_overlong(algorithm, prompts, engine.limit(config.rollout.max_new_tokens))
         trainer = _trainer(model, config, algorithm, point)
         history = remaining_history(resume, point) if resume else []
-        folder = run_folder(stack, resume, save_path, algorithm.name, config.to_toml())
+        folder = run_folder(stack, resume, save_path, algorithm.name, config.to_toml(), started)
         yield Parts(
             config=config,
             algorithm=algorithm,
@@ -132,6 +134,12 @@ def starting_point(
         return None
     stack.enter_context(only_process(resume.folder.path))
     return find_resume_point(resume, settings, display.notice, display.warning)
+
+
+def start_time(resume: Resume | None) -> datetime:
+    """When the run was started, as templates that print the date are told; of an old run that did not write it down,
+    now."""
+    return (resume and resume.folder.start_time()) or datetime.now()
 
 
 def held_out_settings(data: DataSettings, run: RunSettings) -> DataSettings | None:
@@ -187,13 +195,13 @@ def remaining_history(resume: Resume, point: ResumePoint | None) -> list[dict[st
 
 
 def run_folder(
-    stack: ExitStack, resume: Resume | None, save_path: Path | None, algo: str, config_toml: str
+    stack: ExitStack, resume: Resume | None, save_path: Path | None, algo: str, config_toml: str, started: datetime
 ) -> RunFolder:
     """A new folder, whose lock `stack` holds from now on, or the resumed one with the settings of now."""
     if resume is not None:
         resume.folder.rewrite_config(config_toml)
         return resume.folder
-    folder = RunFolder.create(save_path, algo=algo, config_toml=config_toml)
+    folder = RunFolder.create(save_path, algo=algo, config_toml=config_toml, started=started)
     stack.enter_context(only_process(folder.path))
     return folder
 

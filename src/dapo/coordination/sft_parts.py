@@ -12,7 +12,14 @@ from typing import Any
 from dapo.algorithms.settings import Algorithm
 from dapo.checkpoints.fingerprint import Fingerprint, decisive_settings, prompts_digest
 from dapo.checkpoints.store import CheckpointStore
-from dapo.coordination.parts import device_of, held_out_settings, remaining_history, run_folder, starting_point
+from dapo.coordination.parts import (
+    device_of,
+    held_out_settings,
+    remaining_history,
+    run_folder,
+    start_time,
+    starting_point,
+)
 from dapo.coordination.resume import Resume, ResumePoint, compare_contents
 from dapo.coordination.sft_settings import SftConfig
 from dapo.data.demonstrations import Demonstration, DemonstrationSet, check_solutions, encode_demonstrations
@@ -83,8 +90,10 @@ def assemble(config: SftConfig, display: Display, resume: Resume | None = None) 
             check_solutions(of_source, config.sft.solution_key)
         location = str(point.checkpoint.model) if point else locate(config.model, notify=display.notice)
         tokenizer = load_tokenizer(location, config.model)
+        started = start_time(resume)
         prompts = [
-            encode_prompts(of_source, source, tokenizer) for of_source, source in zip(rows, sources, strict=True)
+            encode_prompts(of_source, source, tokenizer, started)
+            for of_source, source in zip(rows, sources, strict=True)
         ]
         model = load_model(location, tokenizer, config.model, device)
         check_can_be_saved(model)
@@ -109,7 +118,7 @@ def assemble(config: SftConfig, display: Display, resume: Resume | None = None) 
         )
         trainer = _trainer(model, config, learned.max_tokens, point)
         history = remaining_history(resume, point) if resume else []
-        folder = run_folder(stack, resume, save_path, SUPERVISED.name, config.to_toml())
+        folder = run_folder(stack, resume, save_path, SUPERVISED.name, config.to_toml(), started)
         yield SftParts(
             config=config,
             folder=folder,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import torch
 
 from dapo.checkpoints.run_lock import only_process
 from dapo.coordination.generation import Clock, ScoredGeneration
-from dapo.data.chat import ANSWERING
+from dapo.data.chat import ANSWERING, prints_the_time
 from dapo.data.prompts import PromptSet, encode_prompts
 from dapo.data.sources import load_rows
 from dapo.errors import ConfigError
@@ -26,6 +27,9 @@ from dapo.records import Draw, Group
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
 from dapo.rollout.torch_engine import TorchEngine
+
+_ANY_DAY = datetime(2000, 1, 1)
+"""An evaluation is known by its prompts as they would be on this day, whatever day it is: it is found again later."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,18 @@ def evaluate(config: EvalConfig, progress: EvalProgress) -> Evaluated:
         rewards = stack.enter_context(RewardPool(config.reward))
         location = locate(config.model, notify=progress.notice)
         tokenizer = load_tokenizer(location, config.model)
-        prompts = encode_prompts(rows, config.data, tokenizer)
+        prompts = encode_prompts(rows, config.data, tokenizer, _ANY_DAY)
         check_answers(config.reward, prompts.prompts)
-        for notice in _notices(prompts):
-            progress.notice(notice)
         identity = identity_of(config, prompts.prompts)
         data = (config.data.dataset_path, config.data.dataset_loader_fn)
         given = config.evaluation.save_path
         store = EvalStore(Path(given) if given else default_path(str(config.model.ckpt), data, identity))
         store.check(identity)
+        started = store.start_time() or datetime.now()
+        if prints_the_time(tokenizer):
+            prompts = encode_prompts(rows, config.data, tokenizer, started)
+        for notice in _notices(prompts):
+            progress.notice(notice)
         model = load_model(location, tokenizer, config.model, device)
         engine = TorchEngine(
             model, max_num_seqs=config.evaluation.max_num_seqs, kv_cache_gb=config.evaluation.kv_cache_gb
@@ -66,7 +73,7 @@ def evaluate(config: EvalConfig, progress: EvalProgress) -> Evaluated:
         identity = replace(identity, weights=weights_digest(model.module))
         store.check(identity)
         stack.enter_context(_folder(store.path))
-        store.begin(identity)
+        store.begin(identity, started)
         answered = _answer(config, prompts, store, engine, rewards, progress)
     report = make_report(answered, right_from=config.evaluation.right_from, seed=config.evaluation.seed)
     store.write_results(_results(config, prompts, report))

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from dapo.evaluation.identity import Identity
 from dapo.tracking.json_lines import JsonLines, read
 
 _ANOTHER = "choose another --save-path"
+_STARTED = "started"
+"""Beside the identity, but no part of it: the date that chat templates print, until the evaluation is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,8 @@ class EvalStore:
                 if self.path.exists() and any(entry.name != ".lock" for entry in self.path.iterdir()):
                     raise ConfigError(f"--save-path {self.path} holds something that is no evaluation", fix=_ANOTHER)
                 return
-            saved = Identity(**json.loads(self._settings.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            saved = Identity(**{name: value for name, value in self._read().items() if name != _STARTED})
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"{self._settings} cannot be read: {error}", fix=_ANOTHER) from error
@@ -79,10 +82,22 @@ class EvalStore:
                 f"{self.path} holds another evaluation: {'; '.join(differences)}", fix=f"{_ANOTHER}, or remove that one"
             )
 
-    def begin(self, identity: Identity) -> None:
-        """Write down which evaluation this is, unless that is there already."""
+    def start_time(self) -> datetime | None:
+        """When the evaluation was started; None where that was not written down. Call `check` before."""
+        try:
+            return datetime.fromisoformat(self._read()[_STARTED])
+        except (FileNotFoundError, KeyError):
+            return None
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self._settings} has an unreadable {_STARTED!r}: {error}", fix=_ANOTHER) from error
+
+    def begin(self, identity: Identity, started: datetime) -> None:
+        """Write down which evaluation this is, and when it was started, unless that is there already."""
         if not self._settings.exists():
-            self._write_whole(self._settings, asdict(identity))
+            self._write_whole(self._settings, {**asdict(identity), _STARTED: started.isoformat(timespec="seconds")})
+
+    def _read(self) -> dict[str, Any]:
+        return json.loads(self._settings.read_text(encoding="utf-8"))
 
     def finished(self) -> dict[int, AnsweredRow]:
         """The rows that are done, by number of draw. Raises DataError for a damaged file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,11 @@ class RunFolder:
         return self.path / "config.toml"
 
     @property
+    def started(self) -> Path:
+        """When the run was started: the date that chat templates print, on the days of its resumes too."""
+        return self.path / "started.txt"
+
+    @property
     def metrics(self) -> Path:
         """One line per update."""
         return self.path / "metrics.jsonl"
@@ -46,15 +52,37 @@ class RunFolder:
         return self.path / "final"
 
     @classmethod
-    def create(cls, save_path: Path | None, *, algo: str, config_toml: str) -> RunFolder:
+    def create(
+        cls, save_path: Path | None, *, algo: str, config_toml: str, started: datetime | None = None
+    ) -> RunFolder:
         """Makes the folder with its `config.toml`; without a `save_path`, `runs/<date-time>-<algo>`.
 
+        started: written down for `start_time`; now if it is None.
         Raises ConfigError when it holds a run already or cannot be written; then nothing is left behind.
         """
         check_save_path(save_path)
         folder = cls(_make_default(algo) if save_path is None else _make(save_path))
-        _write_whole(folder.config, config_toml)
+        try:
+            _write_whole(folder.started, f"{started or datetime.now():%Y-%m-%dT%H:%M:%S}\n")
+            _write_whole(folder.config, config_toml)
+        except ConfigError:
+            with suppress(OSError):  # the folder is only removed if nothing else is in it
+                folder.started.unlink(missing_ok=True)
+                folder.path.rmdir()
+            raise
         return folder
+
+    def start_time(self) -> datetime | None:
+        """When the run was started; None where that was not written down. Raises ConfigError for a damaged file."""
+        try:
+            return datetime.fromisoformat(self.started.read_text(encoding="utf-8").strip())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{self.started} cannot be read: {error}",
+                fix="write the date there at which the run started, such as 2025-01-31T12:00:00",
+            ) from error
 
     def rewrite_config(self, config_toml: str) -> None:
         """Replaces the resolved settings: a run that goes on may do so with other ones. Raises ConfigError."""
@@ -135,7 +163,7 @@ def _make_default(algo: str) -> Path:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """A kill leaves the whole file or none; a failed write leaves neither it nor an empty new folder."""
+    """A kill leaves the whole file or none, and so does a failed write."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
@@ -144,9 +172,8 @@ def _write_whole(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except (OSError, UnicodeError) as error:
-        partial.unlink(missing_ok=True)
-        if not any(path.parent.iterdir()):
-            path.parent.rmdir()
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise _cannot_create(path.parent, str(error)) from error
 
 
