@@ -11,7 +11,7 @@ import pytest
 import dapo
 
 SOURCE = Path(dapo.__file__).parent
-FOUNDATION = {"algorithms", "models", "records", "user_file", "wording", "errors"}
+FOUNDATION = {"algorithms", "models", "records", "user_file", "places", "wording", "errors"}
 ROOMS = {"sampling", "training", "rollout", "rewards", "data", "checkpoints", "tracking"}
 READERS = {"dashboard", "evaluation"}
 
@@ -20,9 +20,10 @@ ALLOWED: dict[str, set[str]] = {
     "peers": set(),
     "records": set(),
     "wording": set(),
+    "places": {"wording"},
     "user_file": {"errors", "wording"},
     "algorithms": {"errors", "wording"},
-    "models": {"errors", "wording"},
+    "models": {"errors", "places", "wording"},
     **dict.fromkeys(ROOMS, FOUNDATION),
     "dashboard": FOUNDATION | {"tracking"},
     "evaluation": FOUNDATION | ROOMS | {"coordination"},

@@ -14,6 +14,7 @@ from dapo.data.settings import DataSettings
 from dapo.errors import ConfigError
 from dapo.models.settings import ModelSettings
 from dapo.peers import explain, find
+from dapo.places import nearest_place
 from dapo.rewards.settings import RewardSettings
 from dapo.rollout.settings import RolloutSettings
 from dapo.sampling.settings import CollectionSettings
@@ -182,9 +183,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except ConfigError:
         raise
     except FileNotFoundError:
-        raise ConfigError(
-            f"recipe {path} does not exist", fix="name a TOML file, such as recipes/quickstart.toml"
-        ) from None
+        guess = nearest_place(str(path))
+        fix = f"did you mean {guess}?" if guess else "name a TOML file, such as recipes/quickstart.toml"
+        raise ConfigError(f"recipe {path} does not exist", fix=fix) from None
     except (OSError, ValueError, RecursionError) as problem:  # bad TOML or UTF-8, a NUL in the path, deep nesting
         raise ConfigError(f"recipe {path} cannot be read: {problem}", fix="write it as TOML") from problem
 

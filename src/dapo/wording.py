@@ -18,11 +18,14 @@ def nearest(name: str, known: Iterable[object], *, cutoff: float = 0.6) -> str |
 
 def nearest_setting(name: str, known: Iterable[str]) -> str | None:
     """As `nearest`, for settings and flags: among hundreds of them something is always a bit alike, so only a slip of
-    the keyboard counts, and a beginning of three letters or more that one of them alone has."""
+    the keyboard counts, a beginning of three letters or more that one of them alone has, and a whole first word."""
     bare = {each.lstrip("-").replace("-", "_"): each for each in known}
     wanted = name.lstrip("-").replace("-", "_")
     begun = [each for each in bare if each.startswith(wanted)]
-    guess = begun[0] if len(begun) == 1 and len(wanted) >= 3 else nearest(wanted, bare, cutoff=0.75)
+    if len(begun) == 1 and len(wanted) >= 3:
+        return bare[begun[0]]
+    words = [each for each in begun if each.startswith(wanted + "_")]
+    guess = nearest(wanted, bare, cutoff=0.75) or (words[0] if words else None)
     return bare[guess] if guess else None
 
 

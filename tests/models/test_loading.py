@@ -11,6 +11,7 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dapo.errors import ConfigError, ModelError
+from dapo.models import loading
 from dapo.models.loading import check_can_be_saved, load_tokenizer, locate, save_model
 from dapo.models.settings import ModelSettings
 
@@ -130,7 +131,8 @@ def test_a_saved_model_can_be_trained_on(load_tiny, load_checkpoint, tmp_path):
     load_checkpoint(tmp_path)
 
 
-def test_a_folder_is_where_it_is_and_a_hub_id_is_left_to_the_hub(tiny_folder):
+def test_a_folder_is_where_it_is_and_a_hub_id_is_left_to_the_hub(tiny_folder, monkeypatch):
+    monkeypatch.setattr(loading, "hub_has", lambda name, kind: None)
     folder = tiny_folder()
     assert where(folder) == str(folder)
     assert where("owner/name") == "owner/name"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN_DIR", help="run folder")
+    parser.add_argument("run", metavar="RUN_DIR", help="run folder, or RUN_DIR@step_40")
     parser.add_argument("--step", type=int, help="update whose checkpoint is meant (default: the newest)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="type of the weights (default: as trained)")
@@ -16,14 +17,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from dapo.checkpoints.export import export_model
+    from dapo.checkpoints.model_of_run import NamedRun, named_run
     from dapo.checkpoints.store import CheckpointStore
-    from dapo.errors import CheckpointError
+    from dapo.errors import CheckpointError, ConfigError
     from dapo.tracking.run_folder import RunFolder
 
-    folder = RunFolder.open(arguments.run)
-    store = CheckpointStore(folder.checkpoints)
+    named = named_run(arguments.run) or NamedRun(Path(arguments.run), None)
     if arguments.step is not None:
-        checkpoint = store.at(arguments.step)
+        if named.step not in (None, arguments.step):
+            raise ConfigError(
+                f"--step is {arguments.step} but {arguments.run} names step {named.step}", fix="leave one of them out"
+            )
+        named = replace(named, step=arguments.step)
+    folder = RunFolder.open(named.folder)
+    store = CheckpointStore(folder.checkpoints)
+    if named.step is not None:
+        checkpoint = store.at(named.step)
     else:
         newest = store.newest(lambda text: print(f"warning: {text}", file=sys.stderr))
         if newest is None:

@@ -51,13 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _pieces(folder: RunFolder) -> Pieces | None:
     """Splits answers into tokens with the tokenizer of the run; None, said aloud, when it cannot be loaded."""
+    from dapo.checkpoints.model_of_run import locate_model
     from dapo.config import load_config
     from dapo.dashboard.show import token_pieces
-    from dapo.models.loading import load_tokenizer, locate
+    from dapo.models.loading import load_tokenizer
 
     try:
         settings = load_config(None, {}, saved=folder.config).model
-        tokenizer = load_tokenizer(locate(settings), settings)
+        tokenizer = load_tokenizer(locate_model(settings), settings)
     except DapoError as error:
         print(f"warning: tokens are neither coloured nor marked: {error.problem}", file=sys.stderr)
         return None

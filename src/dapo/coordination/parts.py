@@ -13,6 +13,7 @@ import torch
 
 from dapo.algorithms.settings import Algorithm
 from dapo.checkpoints.fingerprint import Fingerprint, decisive_settings, prompts_digest, reward_digest
+from dapo.checkpoints.model_of_run import locate_model
 from dapo.checkpoints.run_lock import only_process
 from dapo.checkpoints.store import CheckpointStore
 from dapo.config import RunConfig
@@ -25,7 +26,7 @@ from dapo.data.sources import load_rows
 from dapo.data.stream import PromptStream
 from dapo.errors import ConfigError
 from dapo.models.language_model import LanguageModel
-from dapo.models.loading import check_can_be_saved, load_model, load_tokenizer, locate
+from dapo.models.loading import check_can_be_saved, load_model, load_tokenizer
 from dapo.records import AnswerLimit
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
@@ -77,7 +78,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         held_out_rows = load_rows(held_out_data, model_hub=config.model.model_hub) if held_out_data else []
         rewards = stack.enter_context(RewardPool(config.reward))
         rewards.start()
-        location = str(point.checkpoint.model) if point else locate(config.model, notify=display.notice)
+        location = str(point.checkpoint.model) if point else locate_model(config.model, notify=display.notice)
         tokenizer = load_tokenizer(location, config.model)
         started = start_time(resume)
         prompts = encode_prompts(rows, config.data, tokenizer, started)

@@ -11,6 +11,7 @@ from typing import Any
 
 from dapo.algorithms.settings import Algorithm
 from dapo.checkpoints.fingerprint import Fingerprint, decisive_settings, prompts_digest
+from dapo.checkpoints.model_of_run import locate_model
 from dapo.checkpoints.store import CheckpointStore
 from dapo.coordination.parts import (
     device_of,
@@ -29,7 +30,7 @@ from dapo.data.sources import load_rows
 from dapo.data.stream import PromptStream
 from dapo.errors import ConfigError, ModelError
 from dapo.models.language_model import LanguageModel
-from dapo.models.loading import check_can_be_saved, load_model, load_tokenizer, locate
+from dapo.models.loading import check_can_be_saved, load_model, load_tokenizer
 from dapo.records import Completion, Prompt
 from dapo.tracking.display import Display
 from dapo.tracking.metrics_log import MetricsLog
@@ -88,7 +89,7 @@ def assemble(config: SftConfig, display: Display, resume: Resume | None = None) 
         rows = [load_rows(source, model_hub=config.model.model_hub) for source in sources]
         for of_source in rows:
             check_solutions(of_source, config.sft.solution_key)
-        location = str(point.checkpoint.model) if point else locate(config.model, notify=display.notice)
+        location = str(point.checkpoint.model) if point else locate_model(config.model, notify=display.notice)
         tokenizer = load_tokenizer(location, config.model)
         started = start_time(resume)
         prompts = [

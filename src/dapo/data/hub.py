@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from dapo.errors import DataError
+from dapo.places import hub_has, nearest_place
 from dapo.wording import first_line
 
 MODEL_HUBS = ("hf", "modelscope")
@@ -48,6 +50,13 @@ def load_from_hub(name: str, model_hub: str) -> list[dict[str, Any]]:
             fix="name a file, or a data set as repo[:config[:split]]",
         )
     repo, config, split = (*name.split(":", 2), "", "")[:3]
+    reason = None if model_hub == "modelscope" or _was_loaded(repo) else hub_has(repo, "dataset")
+    if reason is not None:
+        guess = nearest_place(name)
+        raise DataError(
+            f"{name} is no file or folder here, and as a hub id {reason}",
+            fix=(f"did you mean {guess}? " if guess else "") + "check the name, the network and your access",
+        )
     fetch = _fetch_from_modelscope if model_hub == "modelscope" else _fetch_from_hugging_face
     try:
         return fetch(repo, config or None, split or "train")
@@ -58,6 +67,13 @@ def load_from_hub(name: str, model_hub: str) -> list[dict[str, Any]]:
             f"{name} is no local file and could not be loaded from the hub {model_hub}: {first_line(error)}",
             fix="check the name, the network and your access, or give a local file",
         ) from error
+
+
+def _was_loaded(repo: str) -> bool:
+    """Whether the library has rows of it here, from an earlier time."""
+    import datasets
+
+    return os.path.isdir(Path(datasets.config.HF_DATASETS_CACHE) / repo.replace("/", "___"))
 
 
 def _fetch_from_hugging_face(repo: str, config: str | None, split: str) -> list[dict[str, Any]]:

@@ -18,7 +18,8 @@ from typing import Any
 
 from dapo.data.hub import MODEL_HUBS, load_from_hub, load_saved_folder
 from dapo.errors import ConfigError, DataError
-from dapo.wording import first_line, nearest
+from dapo.places import is_path, nearest_place
+from dapo.wording import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def read_rows(path: str, *, model_hub: str = "hf") -> list[RawRow]:
 def looks_like_a_file(path: str) -> bool:
     """True for a name that no hub id can be: with a data suffix, or starting like a path."""
     suffixes = {suffix.lower() for suffix in Path(path).suffixes}
-    return bool(suffixes & _READERS.keys()) or path.startswith((".", "/", "~"))
+    return bool(suffixes & _READERS.keys()) or is_path(path.split(":")[0])
 
 
 def _existing(path: str) -> Path | None:
@@ -81,13 +82,10 @@ def _existing(path: str) -> Path | None:
 
 
 def _missing(path: str) -> DataError:
-    wanted = Path(path)
-    try:
-        names = [each.name for each in wanted.expanduser().parent.iterdir()]
-    except (OSError, ValueError, RuntimeError):
-        return DataError(f"{path} does not exist: neither does the folder {wanted.parent}", fix="correct dataset_path")
-    guess = nearest(wanted.name, names)
-    fix = f"did you mean {wanted.parent / guess}?" if guess else "check dataset_path"
+    guess, folder = nearest_place(path), Path(path).parent
+    fix = f"did you mean {guess}?" if guess else "check dataset_path"
+    if _existing(str(folder)) is None:
+        return DataError(f"{path} does not exist: neither does the folder {folder}", fix=fix)
     return DataError(f"{path} does not exist", fix=fix)
 
 

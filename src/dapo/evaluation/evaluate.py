@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from dapo.checkpoints.model_of_run import locate_model
 from dapo.checkpoints.run_lock import only_process
 from dapo.coordination.generation import Clock, ScoredGeneration
 from dapo.data.chat import ANSWERING, prints_the_time
@@ -22,7 +23,7 @@ from dapo.evaluation.report import Report, make_report, report_json
 from dapo.evaluation.settings import EvalConfig
 from dapo.evaluation.store import Answer, AnsweredRow, EvalStore, default_path
 from dapo.evaluation.votes import VOTES
-from dapo.models.loading import load_model, load_tokenizer, locate
+from dapo.models.loading import load_model, load_tokenizer
 from dapo.records import Draw, Group
 from dapo.rewards.check import check_answers
 from dapo.rewards.pool import RewardPool
@@ -50,7 +51,7 @@ def evaluate(config: EvalConfig, progress: EvalProgress) -> Evaluated:
     rows = load_rows(config.data, model_hub=config.model.model_hub)
     with ExitStack() as stack:
         rewards = stack.enter_context(RewardPool(config.reward))
-        location = locate(config.model, notify=progress.notice)
+        location = locate_model(config.model, notify=progress.notice)
         tokenizer = load_tokenizer(location, config.model)
         prompts = encode_prompts(rows, config.data, tokenizer, _ANY_DAY)
         check_answers(config.reward, prompts.prompts)

@@ -18,7 +18,8 @@ from dapo.models.hush import hush_transformers
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import ATTENTION_NAME, PLAIN_DECODER, packed_attention
 from dapo.models.settings import ModelSettings
-from dapo.wording import first_line
+from dapo.places import hub_has, is_path, nearest_place
+from dapo.wording import first_line, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,13 +42,21 @@ def locate(settings: ModelSettings, *, notify: Callable[[str], None] = lambda _:
         if not (folder / "config.json").is_file():
             raise ModelError(f"ckpt {ckpt} is a folder without config.json", fix="name a Hugging Face model folder")
         return str(folder)
-    if ckpt.startswith((".", "/", "~")) or ckpt.count("/") != 1:
+    guess = nearest_place(ckpt) or nearest(ckpt, BUNDLED)
+    meant = f"did you mean {guess}? " if guess else ""
+    if is_path(ckpt):
         raise ModelError(
-            f"ckpt {ckpt} does not exist",
-            fix=f"name an existing folder, a hub id such as owner/name, or {', '.join(BUNDLED)}",
+            f"ckpt {ckpt} does not exist: no such folder",
+            fix=f"{meant}name an existing folder, a hub id such as owner/name, or {', '.join(BUNDLED)}",
         )
     if settings.model_hub == "modelscope":
         return _modelscope_folder(ckpt)
+    reason = hub_has(ckpt, "model")
+    if reason is not None:
+        raise ModelError(
+            f"ckpt {ckpt} does not exist: it is no folder here, and as a hub id {reason}",
+            fix=f"{meant}name an existing folder, a hub id that can be reached, or {', '.join(BUNDLED)}",
+        )
     return ckpt
 
 

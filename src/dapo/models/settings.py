@@ -15,7 +15,7 @@ class ModelSettings:
     """The model to train."""
 
     ckpt: str | None = None
-    """The model: a local folder, a hub id, or `smollm2-135m` (bundled, needs no hub)."""
+    """The model: a local folder, a run's folder (RUN, RUN@step_40), a hub id, or `smollm2-135m` (bundled, no hub)."""
     model_hub: Literal["hf", "modelscope"] = "hf"
     """Where a hub id is looked up."""
     dtype: Dtype = "auto"

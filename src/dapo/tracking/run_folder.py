@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dapo.errors import ConfigError
+from dapo.places import nearest_place
 
 _ANOTHER = "choose another --save-path, or go on with that run: --resume {path}"
 _SAME_SECOND = 1000
@@ -92,6 +93,12 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """The folder of a run that was started before. Raises ConfigError when `path` is none."""
         folder = cls(path)
+        if not os.path.exists(path):
+            guess = nearest_place(str(path))
+            raise ConfigError(
+                f"{path} is not a run folder: no such folder",
+                fix=f"did you mean {guess}?" if guess else "give the folder that was named when the run started",
+            )
         if not os.path.isfile(folder.config):  # unlike Path's own, False for a name that no folder can have
             raise ConfigError(
                 f"{path} is not a run folder: it has no {folder.config.name}",
