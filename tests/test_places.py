@@ -18,6 +18,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("runs/final").mkdir(parents=True)
     Path("data").mkdir()
     Path("data/train.jsonl").write_text('{"prompt": "a", "answer": "1"}\n')
+    Path("data/recipe.toml").write_text("")
     return tmp_path
 
 
@@ -89,7 +90,7 @@ SWITCHED_OFF = "the hub is switched off (HF_HUB_OFFLINE)"
             "rnus/final is not a run folder: no such folder",
             "did you mean runs/final?",
         ),
-        (["train", "data/trian.toml"], "recipe data/trian.toml does not exist", "did you mean data/train.jsonl?"),
+        (["train", "data/recpie.toml"], "recipe data/recpie.toml does not exist", "did you mean data/recipe.toml?"),
     ],
 )
 def test_a_place_that_is_not_there_is_said_at_once_with_the_nearest_name(
