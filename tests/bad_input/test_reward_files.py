@@ -59,6 +59,21 @@ def test_an_endless_import_ends_at_the_limit(refused_run: Callable[..., Any], mo
     assert "must import within 1 seconds" in said.fix
 
 
+def test_a_column_that_one_row_lacks_is_named_before_the_model_is_loaded(
+    refused_run: Callable[..., Any], tiny_folder: Callable[..., Path]
+) -> None:
+    """The tokenizer is there, the weights are not."""
+    Path("tokenizer").mkdir()
+    for file in tiny_folder().iterdir():
+        if file.suffix != ".safetensors":
+            (Path("tokenizer") / file.name).write_bytes(file.read_bytes())
+    Path("data.jsonl").write_text('{"prompt": "a", "level": 1}\n{"prompt": "b"}\n')
+    Path("reward.py").write_text("def reward_func(completions, level):\n    return level\n")
+    said = refused_run(ckpt="tokenizer")
+    assert said.error == ("reward.py:reward_func needs level, but row 1 has none; row 1 offers nothing")
+    assert "give every row such a column" in said.fix
+
+
 @pytest.mark.parametrize(
     "name", ["", " ", "reward.txt", "reward", "folder.py", "pipe.py", "none.py:f", ":f", "~nobody/r.py"]
 )

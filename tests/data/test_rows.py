@@ -154,6 +154,21 @@ def test_a_reward_model_that_is_no_object_is_named_only_when_it_is_needed() -> N
     assert check(prompt="a", reward_model="rule", answer="7").answer == "7"
 
 
+def test_the_answer_may_stand_in_a_column_of_its_own_called_ground_truth() -> None:
+    assert check(prompt="a", ground_truth="7").answer == "7"
+    assert check(prompt="a", ground_truth="7", reward_model={"style": "rule"}).answer == "7"
+    assert check(prompt="a", ground_truth="7", reward_model={"ground_truth": 0}).answer == 0
+
+
+@pytest.mark.parametrize("text", ['{"ground_truth": "34", "style": "rule"}', "{'ground_truth': '34', 'style': 'rule'}"])
+def test_objects_that_a_table_holds_as_text_are_read_as_objects(text: str) -> None:
+    row = check(prompt="a", reward_model=text, extra_info='{"index": 3}', note='{"index": 3}')
+    assert row.answer == "34"
+    assert row.columns["reward_model"] == {"ground_truth": "34", "style": "rule"}
+    assert row.columns["extra_info"] == {"index": 3}
+    assert row.columns["note"] == '{"index": 3}'
+
+
 def test_nesting_without_end_is_named() -> None:
     deep: list[Any] = []
     for _ in range(2000):

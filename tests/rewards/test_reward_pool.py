@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,7 +182,7 @@ def test_an_internal_error_of_the_checker_is_counted_and_logged(
         "import dapo.rewards.built_in as b\ndef broken(text, answer):\n    raise KeyError('ours')\n"
         "b.BUILT_IN['exact_number'] = broken\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with RewardPool(RewardSettings(reward="exact_number", reward_workers=1)) as pool:
         assert pool.score(row(), written("7")) == [WRONG]
         assert pool.failures["checker_error"] == 1
@@ -303,3 +304,69 @@ def test_answers_that_can_never_be_matched_are_found_before_the_run(tmp_path: Pa
     with pytest.raises(RewardError, match="row 2: the answer is ''"):
         check_answers(RewardSettings(reward="math"), [row("", 2)])
     check_answers(user_settings(tmp_path, HOSTILE), [row(None)])
+
+
+BATCH = "def reward_func(completions, answer, level):\n    return [float(c == answer[0]) for c in completions]\n"
+VERL = "def compute_score(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "problem"),
+    [
+        (
+            BATCH,
+            [{"answer": "1"}, {"answer": "2"}],
+            "reward.py:reward_func needs level, but row 0 and 1 more have none; ",
+        ),
+        (
+            BATCH,
+            [{"answer": "1", "level": 4}, {"answer": "2"}],
+            "reward.py:reward_func needs level, but row 1 has none; row 1 offers answer, ground_truth",
+        ),
+        (
+            BATCH,
+            [{"level": None}],
+            r"needs answer, but row 0 has none \(nor reward_model.ground_truth\); row 0 offers level",
+        ),
+        (VERL, [{"answer": "1"}, {"answer": None}], "reward.py:compute_score needs ground_truth, but row 1 has none"),
+        (VERL, [{}], "needs ground_truth, but row 0 has none .*; row 0 offers nothing"),
+    ],
+)
+def test_a_row_without_what_a_persons_reward_needs_is_found_before_a_score(
+    tmp_path: Path, body: str, rows: list[dict[str, Any]], problem: str
+) -> None:
+    prompts = [Prompt(n, "P", (1,), answer=columns.get("answer"), row=columns) for n, columns in enumerate(rows)]
+    with RewardPool(user_settings(tmp_path, body)) as pool, pytest.raises(RewardError, match=problem):
+        pool.check(prompts)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        BATCH.replace("level", "level=0"),
+        BATCH.replace("answer, level", "ground_truth, **columns").replace("answer[0]", "columns['answer'][0]"),
+        VERL,
+        "def reward_fn(record):\n    return float(record.completion == record.answer)\n",
+    ],
+)
+def test_the_answer_of_dapo_math_is_found_by_every_contract(tmp_path: Path, body: str) -> None:
+    prompt = Prompt(0, "P", (1,), answer="7", row={"reward_model": {"ground_truth": "7"}})
+    with RewardPool(user_settings(tmp_path, body)) as pool:
+        pool.check([prompt])
+        assert [score.value for score in pool.score(prompt, written("7", "8"))] == [1.0, 0.0]
+
+
+def test_a_default_stands_in_for_what_a_row_lacks(tmp_path: Path) -> None:
+    body = (
+        "def compute_score(solution_str, ground_truth='7', data_source='mine'):\n"
+        "    return float((solution_str, data_source) == (ground_truth, 'mine'))\n"
+    )
+    with RewardPool(user_settings(tmp_path, body)) as pool:
+        pool.check([row(None)])
+        assert pool.score(row(None), written("7"))[0].value == 1.0
+
+
+def test_rewards_that_may_do_with_any_row_are_not_asked_about_columns(tmp_path: Path) -> None:
+    for settings in (RewardSettings(reward="math", reward_workers=1), user_settings(tmp_path, HOSTILE)):
+        with RewardPool(settings) as pool:
+            pool.check([Prompt(0, "P", (1,))])

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,11 +44,25 @@ def test_compute_score_gets_the_row_by_its_known_names(tmp_path: Path) -> None:
     assert loaded.score(PROMPT, SAMPLES[:1]) == [Score(1.0, {"acc": 1.0})]
 
 
+@pytest.mark.parametrize("row", [{}, {"extra_info": None}, {"extra_info": ""}])
+def test_compute_score_gets_an_empty_mapping_where_there_is_no_extra_info(tmp_path: Path, row: dict[str, Any]) -> None:
+    source = "def compute_score(solution_str, ground_truth, extra_info=None):\n    return extra_info.get('i', 0.5)\n"
+    assert load(tmp_path, source).score(Prompt(5, "P", (1,), answer="7", row=row), SAMPLES[:1]) == [Score(0.5)]
+
+
+def test_compute_score_that_needs_more_than_it_is_given_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(
+        RewardError, match="needs tokenizer, which compute_score is not given: it gets data_source, sol"
+    ):
+        load(tmp_path, "def compute_score(solution_str, ground_truth, tokenizer):\n    return 1.0\n")
+
+
 def test_a_batch_reward_gets_lists_of_strings_for_a_plain_prompt(tmp_path: Path) -> None:
     loaded = load(
         tmp_path,
         "def reward_func(prompts, completions, level, completion_ids, **columns):\n"
         "    assert prompts == ['P', 'P'] and level == [4, 4] and completion_ids == [[8, 9], [8]]\n"
+        "    assert columns.pop('answer') == columns.pop('ground_truth') == ['7', '7']\n"
         "    assert columns == {'data_source': ['d', 'd'], 'extra_info': [{'i': 1}, {'i': 1}]}\n"
         "    return [len(text) for text in completions]\n",
     )
@@ -127,7 +142,9 @@ def test_an_exception_names_row_sample_last_frame_and_answer(tmp_path: Path) -> 
     with pytest.raises(RewardError) as caught:
         loaded.score(PROMPT, SAMPLES[1:])
     problem = caught.value.problem
-    assert problem.startswith("row 5, sample 1: the reward function raised ValueError: invalid literal for int()")
+    assert problem.startswith(
+        "reward.py:reward_fn, row 5, sample 1: the reward function raised ValueError: invalid literal for int()"
+    )
     assert "line 5, in inner: return int(r.completion)" in problem
     assert "answer: 'second'" in problem
 

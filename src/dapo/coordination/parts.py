@@ -85,6 +85,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
         held_out = encode_prompts(held_out_rows, held_out_data, tokenizer, started) if held_out_data else None
         every_prompt = [*prompts.prompts, *(held_out.prompts if held_out else ())]
         check_answers(config.reward, every_prompt)
+        rewards.check(every_prompt)
         for notice in prompts.notices():
             display.notice(notice)
         fingerprint = _fingerprint(config, settings, prompts, held_out)

@@ -15,6 +15,8 @@ from dapo.wording import nearest
 
 _CHAT = re.compile(r"""\s*\[?\s*\{(?=.*["']role["']\s*:)(?=.*["']content["']\s*:)""", re.DOTALL)
 """What the text of chat messages looks like, or that of a single one."""
+_OBJECTS = ("reward_model", "extra_info")
+"""Columns of DAPO-Math-17k that hold objects, which a csv file can only hold as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,16 @@ class Row:
 def check_row(raw: RawRow, index: int, source: str) -> Row:
     """The row in the one shape, or DataError naming its place.
 
-    The answer is the first that is not null of `answer`, `solutions` and `reward_model.ground_truth`; 0, false
-    and "" are answers.
+    The answer is the first that is not null of `answer`, `solutions`, `reward_model.ground_truth` and `ground_truth`;
+    0, false and "" are answers.
     """
     place = f"{source} {raw.place}"
     try:
-        prompt, answer = _prompt(raw.columns, place), _answer(raw.columns, place)
+        columns = {name: _object(value) if name in _OBJECTS else value for name, value in raw.columns.items()}
+        prompt, answer = _prompt(columns, place), _answer(columns, place)
     except RecursionError as error:
         raise DataError(f"{place} is nested too deeply", fix="make the prompt and answer flat") from error
-    return Row(index, place, prompt, answer, raw.columns)
+    return Row(index, place, prompt, answer, columns)
 
 
 def _prompt(columns: Mapping[str, Any], place: str) -> str | tuple[Mapping[str, Any], ...]:
@@ -121,23 +124,34 @@ def _joined(parts: list[Any], where: str) -> str:
 
 
 def _written_out(prompt: str, place: str) -> Any:
-    """The messages of a chat that a table holds as text, in JSON or as Python prints them; any other text as it is."""
+    """The messages of a chat that a table holds as text; any other text as it is."""
     if not _CHAT.match(prompt):
         return prompt
-    for read in (json.loads, ast.literal_eval):
-        try:
-            value = read(prompt.strip())
-        except (ValueError, SyntaxError, MemoryError, TypeError):
-            continue
-        messages = value if isinstance(value, list) else [value]
-        chat = all(isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in messages)
-        return value if chat else prompt
-    if prompt.lstrip().startswith("["):
+    value = _parsed(prompt)
+    if value is None and prompt.lstrip().startswith("["):
         raise DataError(
             f"{place}: prompt looks like a list of chat messages but cannot be read as one",
             fix="write it as JSON, or begin a prompt that is plain text with something else than [{",
         )
-    return prompt
+    messages = value if isinstance(value, list) else [value]
+    chat = all(isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in messages)
+    return value if chat else prompt
+
+
+def _object(value: Any) -> Any:
+    """The object that a table holds as text; anything else as it is."""
+    found = _parsed(value) if isinstance(value, str) and value.lstrip().startswith("{") else None
+    return found if isinstance(found, Mapping) else value
+
+
+def _parsed(text: str) -> Any:
+    """A value written in JSON, or as Python prints it; None where it is neither."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text.strip())
+        except (ValueError, SyntaxError, MemoryError, TypeError):
+            continue
+    return None
 
 
 def _answer(columns: Mapping[str, Any], place: str) -> Any:
@@ -146,8 +160,8 @@ def _answer(columns: Mapping[str, Any], place: str) -> Any:
         if answer is not None:
             return answer
     graded = columns.get("reward_model")
-    if graded is None:
-        return None
+    if graded is None or (isinstance(graded, Mapping) and graded.get("ground_truth") is None):
+        return _without_arrays(columns.get("ground_truth"))
     if not isinstance(graded, Mapping):
         raise DataError(
             f"{place}: reward_model is of type {type(graded).__name__}",

@@ -55,6 +55,7 @@ def evaluate(config: EvalConfig, progress: EvalProgress) -> Evaluated:
         tokenizer = load_tokenizer(location, config.model)
         prompts = encode_prompts(rows, config.data, tokenizer, _ANY_DAY)
         check_answers(config.reward, prompts.prompts)
+        rewards.check(prompts.prompts)
         identity = identity_of(config, prompts.prompts)
         data = (config.data.dataset_path, config.data.dataset_loader_fn)
         given = config.evaluation.save_path

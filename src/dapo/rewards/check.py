@@ -30,6 +30,7 @@ def check_reward(
     The texts were not sampled, so their token lists are empty. Raises RewardError as a run would.
     """
     with RewardPool(settings) as pool:
+        pool.check(prompt for prompt, _ in rows_with_completions)
         futures = [
             pool.submit(prompt, [Completion((), (), text, "stop") for text in texts])
             for prompt, texts in rows_with_completions
@@ -41,7 +42,7 @@ def check_reward(
 def check_answers(settings: RewardSettings, prompts: Iterable[Prompt]) -> None:
     """Raise RewardError for the first row whose reference answer the built-in reward could never match.
 
-    A person's own reward decides for itself what an answer is, so then nothing is checked.
+    A person's own reward decides for itself what an answer is, so then nothing is checked; see RewardPool.check.
     """
     if settings.reward is None:
         return

@@ -13,7 +13,7 @@ import logging
 import math
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
@@ -21,6 +21,7 @@ from typing import Any
 
 from dapo.errors import RewardError
 from dapo.records import Completion, Prompt, Score
+from dapo.rewards.row_columns import RewardNeeds
 from dapo.rewards.settings import RewardSettings
 from dapo.rewards.user_function import Sample, shortened
 from dapo.rewards.worker import Setup
@@ -85,7 +86,7 @@ class RewardPool:
         self._portions: queue.SimpleQueue[_Portion | None] = queue.SimpleQueue()
         self._workers = [WorkerProcess(self._setup) for _ in range(settings.workers)]
         self._threads: list[threading.Thread] = []
-        self._whole_group: Future[bool] = Future()
+        self._needs: Future[RewardNeeds] = Future()
         self._lock = threading.Lock()
         self._pending: set[_PendingGroup] = set()
         self._failures = dict.fromkeys(FAILURES, 0)
@@ -123,10 +124,15 @@ class RewardPool:
                 for thread in self._threads:
                     thread.start()
         try:
-            self._whole_group.result()
+            self._needs.result()
         except BaseException:
             self.close()
             raise
+
+    def check(self, prompts: Iterable[Prompt]) -> None:
+        """Raise RewardError when a row lacks a column that a person's own reward needs. Scores nothing."""
+        self.start()
+        self._needs.result().check(prompts)
 
     def score(self, prompt: Prompt, completions: Sequence[Completion]) -> list[Score]:
         """One score for each completion, in their order. Waits; see `submit`."""
@@ -150,7 +156,7 @@ class RewardPool:
             self._pending.add(group)
         samples = tuple(enumerate(completions))
         size = len(samples)
-        if not self._whole_group.result():
+        if not self._needs.result().whole_group:
             size = math.ceil(size / (_PORTIONS_PER_WORKER * len(self._workers)))
         for begin in range(0, len(samples), size):
             self._portions.put(_Portion(group, samples[begin : begin + size]))
@@ -191,13 +197,13 @@ class RewardPool:
             worker.release()
             outcome = error
         with self._lock:
-            if not self._whole_group.done():
-                _resolve(self._whole_group, outcome)
+            if not self._needs.done():
+                _resolve(self._needs, outcome)
 
     def _score_portion(self, worker: WorkerProcess, portion: _Portion) -> None:
         """Score what can be scored; what is left after a killed worker goes back into the queue."""
         samples = portion.samples
-        step = len(samples) if self._whole_group.result() else 1
+        step = len(samples) if self._needs.result().whole_group else 1
         done = 0
         try:
             if not worker.alive:  # killed over the answer before, or from outside

@@ -12,11 +12,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from dapo.errors import RewardError
 from dapo.records import Completion, Prompt, Score
 from dapo.rewards.record import reward_record
+from dapo.rewards.row_columns import RewardNeeds, offered, row_columns
 from dapo.rewards.values import to_score, to_scores
 from dapo.user_file import describe_exception, load_function
 
@@ -39,16 +41,27 @@ class UserFunction:
 
     function: Callable[..., Any]
     contract: Contract
-    file: str
+    name: str
+    """`file.py:function`, for messages."""
 
     @property
     def whole_group(self) -> bool:
         """Whether one call scores all answers of a prompt."""
         return self.contract == "batch"
 
+    @property
+    def needs(self) -> RewardNeeds:
+        """What has no default value and only a row can give."""
+        of_rows: list[str] = []
+        if self.contract == "batch":
+            of_rows = [name for name in _required(self.function) if name not in _OF_THE_GROUP]
+        elif self.contract == "compute_score":
+            of_rows = [name for name in _required(self.function) if name == "ground_truth"]
+        return RewardNeeds(self.name, self.whole_group, tuple(of_rows))
+
     def score(self, prompt: Prompt, samples: Sequence[Sample]) -> list[Score]:
         """One score per sample. The function's exceptions become RewardError with the row and the last frame."""
-        places = [f"row {prompt.index}, sample {index}" for index, _ in samples]
+        places = [f"{self.name}, row {prompt.index}, sample {index}" for index, _ in samples]
         try:
             if self.contract == "batch":
                 returned = self.function(**_batch_arguments(self.function, prompt, samples, places[0]))
@@ -66,12 +79,17 @@ class UserFunction:
         index, completion = sample
         if self.contract == "record":
             return self.function(reward_record(prompt, completion, index))
+        source, extra = prompt.row.get("data_source"), prompt.row.get("extra_info")
         arguments = {
-            "data_source": prompt.row.get("data_source"),
+            "data_source": source,
             "solution_str": completion.text,
             "ground_truth": prompt.answer,
-            "extra_info": prompt.row.get("extra_info"),
+            "extra_info": {} if extra is None or (isinstance(extra, str) and not extra) else extra,
         }
+        required = _required(self.function)
+        for name, value in (("data_source", source), ("ground_truth", prompt.answer)):
+            if value is None and name not in required:
+                del arguments[name]  # the function's own default says what it stands for
         return self.function(**_accepted(self.function, arguments, place))
 
 
@@ -84,7 +102,7 @@ def load_user_function(path: str, name: str | None) -> UserFunction:
             f"{shown} in {path} is asynchronous; a reward worker scores one answer after another",
             fix="make it a plain `def`; reward_workers sets how many run side by side",
         )
-    return UserFunction(function, _contract(function, f"{shown} in {path}"), path)
+    return UserFunction(function, _contract(function, f"{shown} in {path}"), f"{Path(path).name}:{shown}")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -97,10 +115,16 @@ def _contract(function: Callable[..., Any], shown: str) -> Contract:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise RewardError(f"{shown} has no signature that can be read", fix=_CONTRACTS) from error
-    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind in _NAMED]
+    needed = _required(function)
     if "completions" in parameters:
         return "batch"
     if {"solution_str", "ground_truth"} <= set(parameters):
+        unknown = [name for name in needed if name not in _OF_VERL]
+        if unknown:
+            raise RewardError(
+                f"{shown} needs {', '.join(unknown)}, which compute_score is not given: it gets {', '.join(_OF_VERL)}",
+                fix="give the parameter a default value, or write reward_fn(record)",
+            )
         return "compute_score"
     first = next(iter(parameters.values()), None)
     if len(needed) == 1 and first is not None and first.name == needed[0] and first.kind in _POSITIONAL:
@@ -111,6 +135,14 @@ def _contract(function: Callable[..., Any], shown: str) -> Contract:
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (*_POSITIONAL, inspect.Parameter.KEYWORD_ONLY)
+_OF_VERL = ("data_source", "solution_str", "ground_truth", "extra_info")
+_OF_THE_GROUP = ("prompts", "completions", "completion_ids")
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """The parameters without a default value."""
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.default is each.empty and each.kind in _NAMED]
 
 
 def _batch_arguments(
@@ -118,7 +150,7 @@ def _batch_arguments(
 ) -> dict[str, Any]:
     """TRL's keywords: every column of the row as a list, one entry per completion."""
     n = len(samples)
-    columns = {key: [value] * n for key, value in prompt.row.items() if key not in ("prompt", "completion")}
+    columns = {name: [value] * n for name, value in row_columns(prompt).items()}
     chat = bool(prompt.messages)
     texts = [completion.text for _, completion in samples]
     columns["prompts"] = [[dict(message) for message in prompt.messages] if chat else prompt.text] * n
@@ -130,14 +162,10 @@ def _batch_arguments(
 def _accepted(function: Callable[..., Any], arguments: dict[str, Any], place: str) -> dict[str, Any]:
     """Those of the arguments that the function takes; an argument it needs and we lack is an error."""
     parameters = inspect.signature(function).parameters
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.kind in _NAMED and parameter.default is parameter.empty and name not in arguments
-    ]
+    missing = [name for name in _required(function) if name not in arguments]
     if missing:
         raise RewardError(
-            f"{place}: the reward needs {', '.join(missing)}, but the row offers {', '.join(arguments)}",
+            f"{place}: the reward needs {', '.join(missing)}, but the row offers {offered(arguments)}",
             fix="give the rows such a column, or give the parameter a default value",
         )
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):

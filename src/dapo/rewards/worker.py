@@ -4,7 +4,7 @@ It reads one Setup and then jobs (pickled, from the run that started it) on its 
 replies on what was its standard output: nothing that a worker says is ever unpickled. A job is (prompt, samples);
 each sample is answered as soon as it is scored, so the run knows which one hangs.
 
-    {"ready": whole_group}                      the reward is loaded; sent once
+    {"ready": {name, whole_group, columns}}     the reward is loaded; sent once
     {"scores": [[value, metrics], ...]}         one sample, or the whole group
     {"failed": reason, "detail": text}          scored 0 and counted: memory, checker_error
     {"error": problem, "fix": fix}              stops the run
@@ -22,13 +22,14 @@ import pickle
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from dapo.errors import RewardError
 from dapo.records import Prompt, Score
 from dapo.rewards.built_in import BUILT_IN
 from dapo.rewards.frames import read_frame, write_frame
+from dapo.rewards.row_columns import RewardNeeds
 from dapo.rewards.user_function import Sample, load_user_function
 from dapo.user_file import describe_exception
 
@@ -53,7 +54,7 @@ class Reward(Protocol):
     """What a worker calls."""
 
     @property
-    def whole_group(self) -> bool: ...
+    def needs(self) -> RewardNeeds: ...
 
     def score(self, prompt: Prompt, samples: Sequence[Sample]) -> list[Score]: ...
 
@@ -67,7 +68,10 @@ class BuiltIn:
     """A built-in reward as a worker calls it."""
 
     name: str
-    whole_group: bool = False
+
+    @property
+    def needs(self) -> RewardNeeds:
+        return RewardNeeds(self.name, whole_group=False, columns=())
 
     def score(self, prompt: Prompt, samples: Sequence[Sample]) -> list[Score]:
         """Raises RewardError for a bad reference answer and CheckerError for a fault of our own."""
@@ -98,10 +102,11 @@ def _serve(requests: int, replies: int) -> None:
     except RewardError as error:
         return _reply(replies, {"error": error.problem, "fix": error.fix})
     _limit_memory(setup.memory_mb)
-    _reply(replies, {"ready": reward.whole_group})
+    needs = reward.needs
+    _reply(replies, {"ready": asdict(needs)})
     while True:
         prompt, samples = pickle.loads(read_frame(requests))
-        portions = [samples] if reward.whole_group else [[sample] for sample in samples]
+        portions = [samples] if needs.whole_group else [[sample] for sample in samples]
         for portion in portions:
             reply = _score(reward, prompt, portion)
             _reply(replies, reply)

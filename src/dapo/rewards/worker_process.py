@@ -15,6 +15,7 @@ from typing import Any
 
 from dapo.errors import RewardError
 from dapo.rewards.frames import FrameTimeout, read_frame, write_frame
+from dapo.rewards.row_columns import RewardNeeds
 from dapo.rewards.worker import Setup
 
 START_LIMIT_S = 120.0
@@ -46,8 +47,8 @@ class WorkerProcess:
         with self._lock:
             return self._process is not None and self._process.poll() is None
 
-    def start(self) -> bool:
-        """Start the process and load the reward. True when the reward scores whole groups at once.
+    def start(self) -> RewardNeeds:
+        """Start the process and load the reward; returns what this needs.
 
         Raises RewardError when the reward cannot be loaded.
         """
@@ -71,7 +72,8 @@ class WorkerProcess:
         if "error" in reply:
             self.kill()
             raise RewardError(reply["error"], fix=reply["fix"])
-        return bool(reply["ready"])
+        ready = reply["ready"]
+        return RewardNeeds(ready["name"], ready["whole_group"], tuple(ready["columns"]))
 
     def send(self, job: Any, limit_s: float) -> None:
         """Hand the worker a job. Raises WorkerFailed."""
