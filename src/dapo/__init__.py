@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dapo.algorithms.advantages import compute_group_advantages
-    from dapo.algorithms.dapo import DAPOConfig, DAPOLoss
+    from dapo.algorithms.dapo_loss import DAPOConfig, DAPOLoss
     from dapo.algorithms.group_filters import is_valid_dapo_group
     from dapo.algorithms.reward_shaping import compute_rule_reward, soft_overlong_punishment
     from dapo.errors import DapoError
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DAPOConfig": "dapo.algorithms.dapo",
+    "DAPOConfig": "dapo.algorithms.dapo_loss",
     "DAPODynamicSampler": "dapo.sampling.library",
-    "DAPOLoss": "dapo.algorithms.dapo",
+    "DAPOLoss": "dapo.algorithms.dapo_loss",
     "DapoError": "dapo.errors",
     "compute_group_advantages": "dapo.algorithms.advantages",
     "compute_rule_reward": "dapo.algorithms.reward_shaping",

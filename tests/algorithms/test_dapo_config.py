@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from dapo.algorithms.dapo import DAPOConfig, DAPOLoss
+from dapo.algorithms.dapo_loss import DAPOConfig, DAPOLoss
 from dapo.errors import ConfigError
 
 

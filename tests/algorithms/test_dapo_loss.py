@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dapo.algorithms.dapo import DAPOConfig, DAPOLoss
+from dapo.algorithms.dapo_loss import DAPOConfig, DAPOLoss
 
 NAN = math.nan
 

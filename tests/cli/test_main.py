@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import subprocess
 import sys
 
@@ -10,7 +12,7 @@ import pytest
 
 from dapo import __version__
 from dapo.algorithms.registry import ALGORITHMS
-from dapo.cli.main import main
+from dapo.cli.main import COMMANDS, OVERVIEW, main, parser_of
 from dapo.config import OWNER, TABLES
 
 
@@ -38,6 +40,7 @@ def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert "train" in out
     assert "algorithms" in out
+    assert out == OVERVIEW
 
 
 def test_help_of_train_has_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,6 +52,44 @@ def test_help_of_train_has_every_setting_with_its_default(capsys: pytest.Capture
     words = " ".join(text.split())
     assert "Answers per prompt (G), at least 2. (default 8)" in words
     assert "upper half-width of the clip, at least the lower (0.28)." in words
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_and_version_load_nothing_heavy(command: str) -> None:
+    """In a process of its own: here everything is loaded already. What is heavy takes seconds to load."""
+    words = [command, "--help"] if command else ["--version"]
+    code = f"""
+import sys
+from dapo.cli.main import main
+try:
+    main({words!r})
+except SystemExit:
+    pass
+print(*{{name.split('.')[0] for name in sys.modules}}, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "dapo" in loaded
+    assert not {"torch", "transformers", "numpy", "pydantic", "datasets", "rich"} & loaded
+
+
+@pytest.mark.parametrize("command", ["train", "sft"])
+def test_help_begins_with_what_nearly_every_run_needs_and_ends_with_commands_to_paste(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = help_of([command], capsys)
+    groups = re.findall(r"^(\S.*):$", text, re.MULTILINE)
+    assert "most used" in groups[:4]
+    examples = text.rstrip().splitlines()[-3:]
+    assert all(line.startswith(f"  dapo {command} --") for line in examples)
+    for line in examples:
+        parser_of(command).parse_args(shlex.split(line)[2:])
+
+
+@pytest.mark.parametrize("line", [line for line in OVERVIEW.splitlines() if line.startswith("  dapo ")])
+def test_the_commands_of_the_overview_can_be_pasted(line: str) -> None:
+    words = shlex.split(line)
+    parser_of(words[1]).parse_args(words[2:])
 
 
 @pytest.mark.parametrize(

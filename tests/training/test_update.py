@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from dapo.algorithms.dapo import DAPOConfig, DAPOLoss
+from dapo.algorithms.dapo_loss import DAPOConfig, DAPOLoss
 from dapo.errors import TrainingError
 from dapo.training.packing import pack
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
+from dapo.algorithms.choices import Scale
 from dapo.algorithms.group_filters import ABS_TOL, REL_TOL
-
-Scale = Literal["group", "batch", "none"]
 
 
 def compute_group_advantages(

@@ -7,27 +7,11 @@ nothing to mask: a position outside the answers is simply not there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-LOG_RATIO_BOUND = 20.0
-"""exp(20) is 5e8: far beyond any clip, far below what overflows float32."""
-
-RatioSource = Literal["rollout", "on_policy"]
-RatioLevel = Literal["token", "sequence"]
-Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
-
-
-@dataclass(frozen=True)
-class Clip:
-    """The trust region of the ratio: [1 - eps_low, 1 + eps_high], and optionally a cap for negative advantages."""
-
-    eps_low: float
-    eps_high: float
-    dual: float | None = None
-    """Dual clip (arXiv 1912.09729): with A < 0 the loss is at most dual x |A|. None: off."""
+from dapo.algorithms.choices import LOG_RATIO_BOUND, Aggregation, Clip, RatioSource
 
 
 @dataclass(frozen=True)

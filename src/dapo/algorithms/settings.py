@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dapo.algorithms.advantages import Scale
-from dapo.algorithms.losses import LOG_RATIO_BOUND, Aggregation, Clip, RatioLevel, RatioSource
+from dapo.algorithms.choices import LOG_RATIO_BOUND, Aggregation, Clip, RatioLevel, RatioSource, Scale
 from dapo.algorithms.registry import ALGORITHMS
 from dapo.algorithms.spec import AlgorithmSpec
 from dapo.errors import ConfigError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dapo.algorithms.advantages import Scale
-from dapo.algorithms.losses import Aggregation, RatioLevel, RatioSource
+from dapo.algorithms.choices import Aggregation, RatioLevel, RatioSource, Scale
 
 
 @dataclass(frozen=True)

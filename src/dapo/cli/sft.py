@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dapo.cli.setting_flags import add_setting_flags
+from dapo.cli.setting_flags import add_all_settings
 from dapo.cli.train import add_resume_flags, run_loop
 from dapo.coordination.sft_settings import NEVER_ACTS, SftConfig
 
@@ -16,13 +16,22 @@ if TYPE_CHECKING:
     from dapo.tracking.display import Display
 
 
+MOST_USED = ("ckpt", "dataset_path", "solution_key", "batch_size", "lr", "max_steps", "epochs", "save_path")
+EXAMPLES = """three commands to try:
+  dapo sft --ckpt smollm2-135m --dataset-path "task:addition?rows=500" --max-steps 5
+  dapo sft --ckpt Qwen/Qwen2.5-0.5B --dataset-path worked.jsonl --solution-key solution --epochs 2
+  dapo sft --resume auto
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag per setting, grouped by the part that owns it."""
     parser.usage = "dapo sft [recipe.toml] [--setting value ...]"
+    parser.epilog = EXAMPLES
     parser.add_argument("recipe", nargs="?", type=Path, help="a TOML file of settings; flags override it")
+    tables = {table: SftConfig.tables()[table] for table in ("data", "sft", "model", "training", "run")}
+    add_all_settings(parser, tables, MOST_USED, without=NEVER_ACTS, defaults=SftConfig.DEFAULTS)
     add_resume_flags(parser)
-    for table, kind in SftConfig.tables().items():
-        add_setting_flags(parser, table, kind, without=NEVER_ACTS, defaults=SftConfig.DEFAULTS)
 
 
 def run(arguments: argparse.Namespace) -> int:

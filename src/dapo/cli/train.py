@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dapo.cli.setting_flags import add_setting_flags
+from dapo.cli.setting_flags import add_all_settings
 from dapo.config import TABLES, C, RunConfig, load
 from dapo.errors import ConfigError
 from dapo.tracking.run_folder import RunFolder
@@ -19,13 +19,26 @@ if TYPE_CHECKING:
     from dapo.tracking.display import Display
 
 
+MOST_USED = (
+    *("ckpt", "dataset_path", "reward", "reward_fn_path", "n_samples", "batch_size", "max_new_tokens"),
+    *("lr", "max_steps", "epochs", "save_path"),
+)
+ORDER = ("data", "model", "reward", "rollout", "collection", "training", "run", "algorithm", "alarms")
+"""Tables in the order of the questions that a person comes with."""
+EXAMPLES = """three commands to try:
+  dapo train --ckpt smollm2-135m --dataset-path task:arithmetic --reward exact_number --max-new-tokens 24 --max-steps 5
+  dapo train --ckpt Qwen/Qwen2.5-0.5B-Instruct --dataset-path train.jsonl --reward math --max-steps 200
+  dapo train --resume auto
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag per setting, grouped by the part that owns it; defaults come from the settings themselves."""
     parser.usage = "dapo train [recipe.toml] [--setting value ...]"
+    parser.epilog = EXAMPLES
     parser.add_argument("recipe", nargs="?", type=Path, help="a TOML file of settings; flags override it")
+    add_all_settings(parser, {table: TABLES[table] for table in ORDER}, MOST_USED)
     add_resume_flags(parser)
-    for table, kind in TABLES.items():
-        add_setting_flags(parser, table, kind)
 
 
 def add_resume_flags(parser: argparse.ArgumentParser) -> None:

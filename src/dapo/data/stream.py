@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dapo.errors import ConfigError, DataError
 from dapo.records import Draw, Prompt
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class PromptStream:
@@ -81,6 +83,8 @@ class PromptStream:
         if not self._shuffle:
             return self._prompts[place]
         if self._order is None or self._order[0] != epoch:
+            import numpy as np
+
             # RandomState's numbers are frozen for good by NumPy, so a run resumes alike under a later version.
             generator = np.random.RandomState(np.random.MT19937(np.random.SeedSequence([self._seed, epoch])))
             self._order = epoch, generator.permutation(len(self._prompts))
