@@ -97,9 +97,9 @@ def test_the_best_is_the_newest_of_equal_ones_and_a_missing_metric_does_no_harm(
 def test_old_ones_are_forgotten_but_the_best_is_kept_where_wanted(store: CheckpointStore, model: LanguageModel) -> None:
     for step, accuracy in ((8, 0.75), (9, 0.5), (10, None), (11, 0.25)):
         save(store, model, step, accuracy)
-    store.forget(2, keep_best=True)
+    assert store.forget(2, newest=11, keep_best=True) == []
     assert list(store.paths()) == [8, 10, 11]
-    store.forget(2, keep_best=False)
+    assert store.forget(2, newest=11, keep_best=False) == []
     assert list(store.paths()) == [10, 11]
 
 

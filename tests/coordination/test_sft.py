@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -257,6 +259,23 @@ def test_a_missing_gpu_is_said(sft_runs: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_checkpoints_come_at_their_interval_and_old_ones_go(sft_runs: Any) -> None:
     run = sft_runs.start(save_interval=2, batch_size=2, keep_checkpoints=2)
     assert [path.name for path in sorted((run / "checkpoints").iterdir())] == ["step_000004", "step_000006"]
+
+
+def test_old_checkpoints_that_cannot_be_renamed_stay_with_one_warning(
+    sft_runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.rename
+
+    def refusing(old: Any, new: Any, **options: Any) -> None:
+        if Path(old).name.startswith("step_"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(old))
+        real(old, new, **options)
+
+    monkeypatch.setattr(os, "rename", refusing)
+    run = sft_runs.start(save_interval=1, keep_checkpoints=1, max_steps=3)
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [f"step_00000{n}" for n in (1, 2, 3)]
+    assert sft_runs.said.count("cannot be deleted: Permission denied; the run goes on") == 1
+    assert (run / "final/model.safetensors").exists()
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_three_end_the_run(sft_runs: Any) -> None:

@@ -121,22 +121,30 @@ class CheckpointStore:
         known = [(step, accuracy) for step, accuracy in measured if accuracy is not None]
         return max(known, key=lambda entry: (entry[1], entry[0])) if known else None
 
-    def forget(self, keep: int, *, keep_best: bool) -> None:
-        """Delete all but the newest `keep`, and the best where that is wanted."""
-        paths = self.paths()
+    def forget(self, keep: int, *, newest: int, keep_best: bool) -> list[str]:
+        """Delete all but the newest `keep`, and the best where that is wanted. Returns what could not be deleted.
+
+        newest: the step just saved; a later one is a damaged one that could not be deleted before, and does not count.
+        """
+        paths = {step: path for step, path in self.paths().items() if step <= newest}
         kept = set(list(paths)[-keep:])
         best = self.best() if keep_best else None
         if best is not None:
             kept.add(best[0])
-        for step in paths.keys() - kept:
-            remove(paths[step])
+        return _removed(path for step, path in paths.items() if step not in kept)
 
-    def roll_back(self, step: int) -> None:
-        """Delete what lies after `step` (it is damaged, or belongs to a run that is done over) and all leftovers."""
-        for later, path in self.paths().items():
-            if later > step:
-                remove(path)
+    def roll_back(self, step: int) -> list[str]:
+        """Delete what lies after `step` (it is damaged, or belongs to a run that is done over) and all leftovers.
+        Returns what could not be deleted."""
+        left = _removed(path for later, path in self.paths().items() if later > step)
         remove_leftovers(self.folder)
+        return left
+
+
+def _removed(paths: Iterable[Path]) -> list[str]:
+    """Tries to delete each; a sentence for each that is still there."""
+    outcomes = [(path, remove(path)) for path in paths]
+    return [f"checkpoint {path} cannot be deleted: {reason}" for path, reason in outcomes if reason is not None]
 
 
 def _accuracy(checkpoint: Checkpoint) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,10 +22,9 @@ def written_whole(target: Path) -> Iterator[Path]:
     An older `target` is replaced: it has its name until the new one is complete. Raises DapoError naming the folder
     when it cannot be written; an older `target` is then untouched and nothing is left behind.
     """
-    aside = target.with_name(f"{ASIDE}{target.name}")
+    aside = _free(target.with_name(f"{ASIDE}{target.name}"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        remove(aside)
         aside.mkdir()
         yield aside
         _sync_tree(aside)
@@ -56,16 +56,17 @@ def unused(folder: Path, name: str) -> Path:
     return path
 
 
-def remove(folder: Path) -> None:
-    """Delete a folder, if it is there, so that a kill half way leaves nothing under its own name."""
-    if not folder.exists():
-        return
-    doomed = folder
-    if not folder.name.startswith(ASIDE):
-        doomed = folder.with_name(f"{ASIDE}old-{folder.name}")
-        shutil.rmtree(doomed, ignore_errors=True)
+def remove(folder: Path) -> str | None:
+    """Delete a folder, so that a kill half way leaves nothing under its own name. Why it cannot be; None when it is."""
+    doomed = _free(folder.with_name(f"{ASIDE}old-{folder.name}"))
+    try:
         folder.rename(doomed)
-    shutil.rmtree(doomed)
+        shutil.rmtree(doomed)
+    except FileNotFoundError:  # somebody else was faster
+        return None
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def remove_leftovers(parent: Path) -> None:
@@ -92,10 +93,20 @@ def _sync_tree(folder: Path) -> None:
 
 def _replace(target: Path, aside: Path) -> None:
     """No system call exchanges two folders everywhere, so for an instant an older target has only its other name."""
-    old = target.with_name(f"{ASIDE}old-{target.name}")
+    old = _free(target.with_name(f"{ASIDE}old-{target.name}"))
     if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
     aside.rename(target)
     sync_file(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _free(path: Path) -> Path:
+    """`path` once its leftover is gone, or where that cannot be deleted the same with a number: no leftover keeps
+    anything new from being written."""
+    for number in itertools.count(1):
+        free = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        shutil.rmtree(free, ignore_errors=True)
+        if not os.path.lexists(free):
+            return free
+    raise AssertionError("there is always a next number")

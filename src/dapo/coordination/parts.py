@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -104,7 +104,7 @@ def assemble(config: RunConfig, display: Display, resume: Resume | None = None) 
             display.notice(notice)
         _check_overlong(algorithm, prompts, engine.limit(config.rollout.max_new_tokens))
         trainer = _trainer(model, config, algorithm, point)
-        history = remaining_history(resume, point) if resume else []
+        history = remaining_history(resume, point, display.warning) if resume else []
         folder = run_folder(stack, resume, save_path, algorithm.name, config.to_toml(), started)
         yield Parts(
             config=config,
@@ -189,10 +189,11 @@ def _trainer(model: LanguageModel, config: RunConfig, algorithm: Algorithm, poin
     return trainer
 
 
-def remaining_history(resume: Resume, point: ResumePoint | None) -> list[dict[str, Any]]:
+def remaining_history(resume: Resume, point: ResumePoint | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
     """Puts the run's files back to the checkpoint; returns the metrics that are left. Raises DataError when these are
-    damaged."""
-    roll_back(resume.folder, point.state.updates if point else -1)
+    damaged. warn: told of what cannot be deleted."""
+    for left in roll_back(resume.folder, point.state.updates if point else -1):
+        warn(left)
     return read_metrics(resume.folder.metrics) if point else []
 
 

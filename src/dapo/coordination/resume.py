@@ -91,12 +91,13 @@ def compare_contents(point: ResumePoint, now: Fingerprint, resume: Resume, warni
     _refuse(changes, resume, warning)
 
 
-def roll_back(folder: RunFolder, updates: int) -> None:
-    """Forget whatever the run did after `updates`; below 0, everything."""
-    CheckpointStore(folder.checkpoints).roll_back(updates)
+def roll_back(folder: RunFolder, updates: int) -> list[str]:
+    """Forget whatever the run did after `updates`; below 0, everything. Returns what could not be deleted."""
+    left = CheckpointStore(folder.checkpoints).roll_back(updates)
     remove_leftovers(folder.path)
     MetricsLog(folder.metrics).truncate_after(updates)
     RolloutLog(folder.rollouts).truncate_after(updates)
+    return left
 
 
 def _refuse(changes: list[str], resume: Resume, warning: Callable[[str], None]) -> None:

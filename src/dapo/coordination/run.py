@@ -90,7 +90,9 @@ class Run:
         self._boundary = state
         """The run right after the last update. What is saved is this, so that a collection that is given up, or
         that finds the data at its end, is done again by whoever goes on."""
-        self.saving = Saving(self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, saved=state)
+        self.saving = Saving(
+            self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, display.warning, saved=state
+        )
         self._accounted = time.perf_counter()
         """Until when time is in the metrics."""
         self._collection_began = self._accounted

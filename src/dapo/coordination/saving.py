@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dapo.checkpoints.run_state import RunState
 from dapo.checkpoints.store import CheckpointStore
@@ -24,8 +25,11 @@ class Saving:
     checkpoints: CheckpointStore
     model: LanguageModel
     trainer: Trainer
+    warn: Callable[[str], None]
     saved: RunState | None
     """The state that the newest checkpoint holds."""
+    _warned: bool = field(default=False, init=False)
+    """Whether it was said that old checkpoints stay."""
 
     def checkpoint(self, state: RunState | None) -> None:
         """Save the run as it was in `state`, unless that is None or saved already; then forget old ones."""
@@ -36,12 +40,25 @@ class Saving:
                 sync_file(log)  # a checkpoint must not outlive, on the disk, the lines that lead to it
         self.checkpoints.save(self.model, self.trainer.optimizer_state(), state)
         self.saved = state
-        self.checkpoints.forget(self.settings.keep_checkpoints, keep_best=self.settings.keep_best)
+        self._forget_old_ones(state.updates)
 
     def export(self) -> None:
         """Write the model as it is now to `final/`."""
         with written_whole(self.folder.final) as aside:
             save_model(self.model, aside)
+
+    def _forget_old_ones(self, newest: int) -> None:
+        """Tried after each save and said once: a run does not end because its past cannot be tidied."""
+        run = self.settings
+        try:
+            left = self.checkpoints.forget(run.keep_checkpoints, newest=newest, keep_best=run.keep_best)
+        except OSError as error:
+            left = [
+                f"{self.checkpoints.folder} cannot be looked through for old checkpoints: {error.strerror or error}"
+            ]
+        if left and not self._warned:
+            self.warn(f"{left[0]}; the run goes on, and old checkpoints may take up the disk")
+            self._warned = True
 
     def stopped(self, state: RunState | None, command: str) -> str:
         """Save after a request to stop; returns what a person is told. command: of `dapo`, that goes on."""

@@ -84,7 +84,9 @@ class SftRun:
         self.skipped_updates = state.skipped_updates if state else 0
         self._boundary = state
         """The run right after the last update."""
-        self.saving = Saving(self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, saved=state)
+        self.saving = Saving(
+            self.config.run, parts.folder, parts.checkpoints, parts.model, parts.trainer, display.warning, saved=state
+        )
 
     def train(self) -> Path:
         self._introduce()

@@ -118,7 +118,7 @@ def assemble(config: SftConfig, display: Display, resume: Resume | None = None) 
             shuffle=config.sft.shuffle,
         )
         trainer = _trainer(model, config, learned.max_tokens, point)
-        history = remaining_history(resume, point) if resume else []
+        history = remaining_history(resume, point, display.warning) if resume else []
         folder = run_folder(stack, resume, save_path, SUPERVISED.name, config.to_toml(), started)
         yield SftParts(
             config=config,
