@@ -50,6 +50,18 @@ def test_prompt_and_solution_are_encoded_apart(tokenizer: Any) -> None:
     assert (one.prompt.tokens, one.completion.tokens) == ((0,), (1, 3))
 
 
+@pytest.mark.parametrize("solution", ["2é", "2é{end}", "2é{end}{end}", "2é{end}\n", "2é{end} \n{end}\n"])
+def test_an_answer_ends_with_one_end_token_however_often_it_was_written(solution: str) -> None:
+    (one,) = encode({"prompt": "a", "solution": solution.format(end=BYTES.eos_token)}).demonstrations
+    assert one.completion.tokens == (50, 0xC3, 0xA9, EOS)
+    assert one.completion.text == "2é"
+
+
+def test_white_space_at_the_end_of_an_answer_is_learned_as_it_stands() -> None:
+    (one,) = encode({"prompt": "a", "solution": "2 \n"}).demonstrations
+    assert one.completion.tokens == (50, 32, 10, EOS)
+
+
 def test_the_solution_gets_no_token_in_front_and_one_end_token_behind() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast

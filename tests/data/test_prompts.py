@@ -57,6 +57,41 @@ def test_the_end_that_a_tokenizer_puts_behind_every_text_is_left_off(make_tokeni
     assert ended.tokens[-1] == EOS
 
 
+@pytest.mark.parametrize("text", [" <s>ab", "\n\n<s>ab", "<s><s>ab", "<s> <s>ab", " <s>\n<s><s>ab"])
+def test_begin_tokens_that_a_text_writes_become_one_that_is_the_first(make_tokenizer: Make, text: str) -> None:
+    for around in ("<s> $A", "$A", "<s> $A </s>"):
+        (prompt,) = encode(strings(text), make_tokenizer(around=around)).prompts
+        assert prompt.text == "<s>ab"
+        assert len(prompt.tokens) == 3  # <s>, a, b
+        assert (prompt.tokens[0], prompt.tokens.count(BOS)) == (BOS, 1)
+
+
+def test_a_begin_token_further_in_stays_where_it_was_written(make_tokenizer: Make) -> None:
+    (prompt,) = encode(strings("a<s>b"), make_tokenizer()).prompts
+    assert [token == BOS for token in prompt.tokens] == [True, False, True, False]  # <s>, a, <s>, b
+
+
+@pytest.mark.parametrize(
+    "front", ["\n{{ bos_token }}", "{{ bos_token }}{{ bos_token }}", "{{ bos_token }}\n{{ bos_token }}"]
+)
+def test_begin_tokens_that_a_template_writes_become_one_that_is_the_first(make_tokenizer: Make, front: str) -> None:
+    tokenizer = make_tokenizer(chat_template=front + "{{ messages[0].content }}")
+    (prompt,) = encode(rows_of({"prompt": [{"role": "user", "content": "ab"}]}), tokenizer).prompts
+    assert (prompt.text, len(prompt.tokens), prompt.tokens[0]) == ("<s>ab", 3, BOS)
+
+
+@pytest.mark.parametrize(("text", "ends"), [("ab", 0), ("ab</s>", 1), ("ab</s></s>", 2), ("<s>ab</s>", 1)])
+def test_a_text_keeps_as_many_end_tokens_as_were_written(make_tokenizer: Make, text: str, ends: int) -> None:
+    for around in ("<s> $A </s>", "<s> $A"):
+        (prompt,) = encode(strings(text), make_tokenizer(around=around)).prompts
+        assert (len(prompt.tokens), prompt.tokens.count(EOS)) == (3 + ends, ends)  # <s>, a, b and the ends
+
+
+def test_white_space_behind_a_written_end_is_not_closed_again(make_tokenizer: Make) -> None:
+    (prompt,) = encode(strings("ab</s> "), make_tokenizer(around="<s> $A </s>")).prompts
+    assert [token == EOS for token in prompt.tokens] == [False, False, False, True, False]  # <s>, a, b, </s>, space
+
+
 def test_the_chat_template_is_applied_once_and_brings_the_only_bos(make_tokenizer: Make) -> None:
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
     tokenizer = make_tokenizer()

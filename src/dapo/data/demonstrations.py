@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,8 @@ def encode_demonstrations(
 
 
 def _completion(prompt: Prompt, key: str, tokenizer: Any) -> Completion:
-    text = prompt.row[key]
+    end = re.escape(tokenizer.eos_token)
+    text = re.sub(rf"{end}(?:\s*{end})*\s*\Z", "", prompt.row[key])  # it is put there below, once
     try:
         tokens = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     except Exception as error:  # half of a surrogate pair, or a tokenizer of damaged files
@@ -85,8 +87,7 @@ def _completion(prompt: Prompt, key: str, tokenizer: Any) -> Completion:
             f"row {prompt.index}: the model's tokenizer cannot take its {key}: {first_line(error)}",
             fix="remove invalid characters, or check the tokenizer's files",
         ) from error
-    if not tokens or tokens[-1] != tokenizer.eos_token_id:
-        tokens = [*tokens, tokenizer.eos_token_id]
+    tokens = [*tokens, tokenizer.eos_token_id]
     return Completion(tuple(tokens), (0.0,) * len(tokens), text, "stop")
 
 

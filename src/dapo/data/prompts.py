@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from dapo.data.chat import render_chat
@@ -53,7 +55,7 @@ def encode_prompts(
 
     A string is encoded as it is, with the special tokens that the tokenizer puts in front. Chat messages go
     through the chat template once, which brings its own special tokens; a last turn of the assistant is left open, to
-    be continued. Begin-of-sequence comes at most once.
+    be continued. Begin-of-sequence comes at most once, whatever a text or template writes.
     now: what a template that prints the date takes for it; the present where it is None.
     Raises DataError when the tokenizer cannot take a row, or when no prompt is left.
     """
@@ -100,27 +102,43 @@ def _encode(row: Row, tokenizer: Any, now: datetime) -> tuple[str, tuple[int, ..
 
 def _text_and_tokens(row: Row, tokenizer: Any, now: datetime) -> tuple[str, list[int]]:
     if isinstance(row.prompt, str):
-        text, tokens = row.prompt, _encode_string(row.prompt, tokenizer)
-    elif tokenizer.chat_template is not None:
-        text = render_chat(row.prompt, row.place, tokenizer, now)
-        tokens = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    elif row.plain_prompt is not None:
-        text, tokens = row.plain_prompt, _encode_string(row.plain_prompt, tokenizer)
-    else:
-        raise DataError(
-            f"{row.place} has chat messages, but the model's tokenizer has no chat template",
-            fix="use an instruct model, or write the prompt as a string",
-        )
+        return _string(row.prompt, tokenizer)
+    if tokenizer.chat_template is not None:
+        text = _begun_once(render_chat(row.prompt, row.place, tokenizer, now), tokenizer)
+        return text, _ids(text, tokenizer, add_special_tokens=False)
+    if row.plain_prompt is not None:
+        return _string(row.plain_prompt, tokenizer)
+    raise DataError(
+        f"{row.place} has chat messages, but the model's tokenizer has no chat template",
+        fix="use an instruct model, or write the prompt as a string",
+    )
+
+
+def _string(prompt: str, tokenizer: Any) -> tuple[str, list[int]]:
+    text = _begun_once(prompt, tokenizer)
+    if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
+        return text, _ids(text, tokenizer, add_special_tokens=False)
+    tokens = _ids(text, tokenizer, add_special_tokens=True)
+    closed = _closed(tokens, tokenizer)
+    if closed:  # some tokenizers close every text; what the model should continue must stay as open as it was written
+        appended = closed - _closed(_ids(text, tokenizer, add_special_tokens=False), tokenizer)
+        tokens = tokens[: len(tokens) - appended]
     return text, tokens
 
 
-def _encode_string(text: str, tokenizer: Any) -> list[int]:
-    bos, eos = tokenizer.bos_token, tokenizer.eos_token
-    begun = bool(bos) and text.startswith(bos)
-    tokens = tokenizer(text, add_special_tokens=not begun, verbose=False)["input_ids"]
-    if tokens and tokens[-1] == tokenizer.eos_token_id and eos and not text.endswith(eos):
-        return tokens[:-1]  # some tokenizers close every text; what the model should continue must stay open
-    return tokens
+def _begun_once(text: str, tokenizer: Any) -> str:
+    """The text with one begin token in front, where it writes several, or white space before one."""
+    bos = tokenizer.bos_token
+    return re.sub(rf"\A(?:\s*{re.escape(bos)})+", lambda _: bos, text) if bos else text
+
+
+def _closed(tokens: list[int], tokenizer: Any) -> int:
+    """How many end tokens stand at the end."""
+    return sum(1 for _ in takewhile(lambda token: token == tokenizer.eos_token_id, reversed(tokens)))
+
+
+def _ids(text: str, tokenizer: Any, *, add_special_tokens: bool) -> list[int]:
+    return tokenizer(text, add_special_tokens=add_special_tokens, verbose=False)["input_ids"]
 
 
 def _nothing_left(rows: int, duplicates: int, too_long: int, limit: int, lengths: list[int]) -> DataError:
