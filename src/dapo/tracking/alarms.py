@@ -6,6 +6,7 @@ They follow from the metrics so far alone: a run that goes on gives the same ala
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class _Watch:
         self._alarm = alarm
         self._settings = settings
         self._threshold: float = getattr(settings, alarm.threshold)
-        self._lines: deque[Means] = deque(maxlen=2 * settings.alarm_window)
+        self._lines: deque[Means] = deque(maxlen=min(2 * settings.alarm_window, sys.maxsize))
         self._first: Means = {}
         self._seen = 0
         self._given: int | None = None
