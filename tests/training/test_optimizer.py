@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from dapo.training.optimizer import MasterAdamW
+from dapo.training.optimizer import MasterAdamW, global_norm
 from dapo.training.ranks import Ranks
 from dapo.training.settings import TrainingSettings
 
@@ -75,6 +75,17 @@ def test_gradients_are_scaled_to_the_clip_s_global_norm_and_the_norm_before_is_r
             parameter.grad = torch.tensor([gradient])
         assert adamw.step(0.1, ALONE) == pytest.approx(5.0)
         assert [parameter.item() for parameter in pair] == pytest.approx(moved, rel=1e-3)
+
+
+def test_the_norm_of_many_numbers_is_exact():
+    """4,000,001 times 0.1 and one 3000 apart: sqrt(40000.01 + 9e6) = 3006.65926; float32 adds up to 3004 or so."""
+    tensors = [torch.full((4_000_001,), 0.1), torch.tensor([[3000.0]])]
+    assert global_norm(tensors) == pytest.approx(3006.65926, rel=1e-7)
+
+
+def test_a_norm_that_is_not_finite_is_given_back_as_it_is():
+    assert math.isnan(global_norm([torch.ones(2000), torch.tensor([math.nan])]))
+    assert global_norm([torch.tensor([math.inf])]) == math.inf
 
 
 def test_steps_too_small_for_bfloat16_add_up_in_the_masters():
