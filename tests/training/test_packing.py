@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, models
 
 from dapo.models.packed_attention import FamilyAttention
-from dapo.training.packing import pack, split_by_tokens
+from dapo.training.packing import pack
 
 
 @pytest.fixture
@@ -76,32 +76,3 @@ def test_the_same_prompt_drawn_twice_is_two_groups(packed, answer):
     """B45: what belongs together is told by the group's id, not by its text."""
     out = packed([answer(0, (5, 6), (7, 0)), answer(1, (5, 6), (8, 0))])
     assert out.token_T.tolist() == [5, 6, 7, 5, 6, 8]
-
-
-@pytest.mark.parametrize(
-    ("limit", "runs"),
-    [
-        (1, [[0], [1], [2], [3]]),
-        (5, [[0], [1], [2], [3]]),
-        (6, [[0, 1], [2], [3]]),
-        (7, [[0, 1], [2, 3]]),
-        (13, [[0, 1, 2, 3]]),
-    ],
-)
-def test_a_pass_is_cut_before_it_exceeds_its_tokens(answer, limit, runs):
-    """Group 0: prompt 3; answers with 2 and 1 inputs. Group 1: prompt 2; 2 and 3 inputs.
-
-    Packed alone 5, 4, 4, 5; 0 and 1 share their prompt: 6; 2 and 3: 7; all: 13.
-    """
-    answers = [
-        answer(0, (5, 5, 5), (7, 7, 0)),
-        answer(0, (5, 5, 5), (8, 0)),
-        answer(1, (4, 4), (7, 7, 0)),
-        answer(1, (4, 4), (9, 9, 9, 0)),
-    ]
-    assert [[answers.index(one) for one in run] for run in split_by_tokens(answers, limit)] == runs
-
-
-def test_nothing_to_cut_is_no_pass():
-    """B81: a rank without an answer runs no pass."""
-    assert list(split_by_tokens([], 5)) == []

@@ -1,4 +1,4 @@
-"""Two and three real processes make the update that one makes."""
+"""Two, three and four real processes make the update that one makes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,8 @@ CASES = {
     "fewer answers than ranks": {"answers": ANSWERS[:1], "settings": {"mini_bs": 5}},
     # steps of 2 x 2 answers and of 1, in passes of 2: most passes leave a rank of three idle
     "several steps": {"answers": ANSWERS, "settings": {"mini_bs": 2, "gradient_accumulation_steps": 2}},
-    # B79: rank 0 cuts its share into more passes than the others
-    "different passes": {"answers": ANSWERS, "settings": {"mini_bs": 5, "max_tokens_per_pass": 6}},
+    # B79: rank 0 cuts its share into more passes than the others, which get empty ones
+    "some passes empty": {"answers": ANSWERS, "settings": {"mini_bs": 5, "max_tokens_per_pass": 6}},
     "mean over answers": {"answers": ANSWERS, "settings": {"mini_bs": 5}, "algorithm": {"algo": "grpo"}},
     "bfloat16": {"answers": ANSWERS, "settings": {"mini_bs": 5}, "dtype": "bfloat16"},
 }
@@ -70,10 +69,10 @@ def run(cases, folder, size):
 
 @pytest.fixture(scope="module")
 def results(cases, tmp_path_factory):
-    return {size: run(cases, tmp_path_factory.mktemp(f"ranks{size}"), size) for size in (1, 2, 3)}
+    return {size: run(cases, tmp_path_factory.mktemp(f"ranks{size}"), size) for size in (1, 2, 3, 4)}
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("name", [*CASES, "B03"])
 def test_every_rank_ends_with_the_weights_and_the_numbers_of_one_process(results, name, size):
     """B03, B79, B81: float32 weights to 1e-6; loss, norm and token metrics alike on every rank."""
@@ -86,7 +85,7 @@ def test_every_rank_ends_with_the_weights_and_the_numbers_of_one_process(results
             assert value == pytest.approx(numbers[metric], rel=1e-5 if exact else 5e-2, abs=1e-6), metric
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_stay_equal_bit_for_bit(results, name, size):
     first, *others = (weights for weights, _ in results[size][name])
@@ -96,22 +95,10 @@ def test_ranks_stay_equal_bit_for_bit(results, name, size):
 
 def test_the_loss_over_ranks_is_divided_by_the_tokens_of_all(results):
     """B03: (2 x 1 + 6 x 3) / 8 = 2.5; a mean of rank means is 2.0."""
-    for size in (1, 2, 3):
+    for size in (1, 2, 3, 4):
         for _, numbers in results[size]["B03"]:
             assert numbers["loss"] == pytest.approx(2.5, abs=1e-5)
             assert numbers["tokens"] == 8
-
-
-@pytest.mark.parametrize(("items", "size"), [(5, 2), (5, 3), (1, 3), (0, 2), (4, 2), (7, 7)])
-def test_every_item_is_shared_out_once_in_order_and_evenly(items, size):
-    """B82, B80: 5 over 2 ranks are 3 + 2; nothing is lost and nothing is added."""
-    shares = []
-    for rank in range(size):
-        ranks = Ranks()
-        ranks.rank, ranks.size = rank, size
-        shares.append(ranks.share(range(items)))
-    assert list(chain(*shares)) == list(range(items))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_what_ranks_exchange_is_brought_to_where_their_group_computes(monkeypatch):

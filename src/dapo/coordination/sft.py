@@ -22,7 +22,8 @@ from dapo.data.demonstrations import Demonstration
 from dapo.records import Draw
 from dapo.tracking.display import SUPERVISED, BeforeAfter, Display, Outcome
 from dapo.training.batch import Answer
-from dapo.training.packing import pack, split_by_tokens
+from dapo.training.packing import pack
+from dapo.training.plan import AnswerSize, plan_passes
 from dapo.training.settings import learning_rate
 from dapo.training.update import Trainer, UpdateStats
 
@@ -55,8 +56,11 @@ def mean_loss(
     answers = [Answer(number, each.prompt, each.completion, 1.0) for number, each in enumerate(demonstrations)]
     total, tokens, done = 0.0, 0, 0
     progress(done, len(answers))
+    sizes = [AnswerSize.of(answer) for answer in answers]
+    (passes,) = plan_passes(sizes, mini_bs=len(answers), max_tokens=trainer.settings.max_tokens_per_pass)
     with torch.no_grad():
-        for part in split_by_tokens(answers, trainer.settings.max_tokens_per_pass):
+        for places in passes:
+            part = [answers[place] for place in places]
             packed = pack(part, trainer.algorithm, trainer.max_new_tokens, trainer.model.attention)
             logp, _ = trainer.score(packed)
             total -= logp.double().sum().item()

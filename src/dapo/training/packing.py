@@ -67,23 +67,6 @@ def pack(
     )
 
 
-def split_by_tokens(answers: Sequence[Answer], limit: int) -> Iterator[list[Answer]]:
-    """Cut a pass into runs of at most `limit` packed tokens; one answer alone may be longer."""
-    run: list[Answer] = []
-    size = 0
-    for answer in answers:
-        new_prompt = not run or run[-1].group_id != answer.group_id
-        added = len(answer.completion.tokens) - 1 + (len(answer.prompt.tokens) if new_prompt else 0)
-        if run and size + added > limit:
-            yield run
-            run, size = [], 0
-            added = len(answer.completion.tokens) - 1 + len(answer.prompt.tokens)
-        run.append(answer)
-        size += added
-    if run:
-        yield run
-
-
 def _by_group(answers: Sequence[Answer]) -> Iterator[list[Answer]]:
     members: list[Answer] = []
     for answer in answers:

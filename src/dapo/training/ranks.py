@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-T = TypeVar("T")
 
 
 class Ranks:
@@ -22,12 +19,6 @@ class Ranks:
         on_gpu = group is not None and dist.get_backend(group) == "nccl"
         self.device = torch.device("cuda" if on_gpu else "cpu")
         """Where the ranks exchange tensors: NCCL knows those of a GPU alone."""
-
-    def share(self, items: Sequence[T]) -> list[T]:
-        """This rank's part of a pass: a run of it, the runs differing by at most one; maybe none."""
-        quotient, rest = divmod(len(items), self.size)
-        start = self.rank * quotient + min(self.rank, rest)
-        return list(items[start : start + quotient + (self.rank < rest)])
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up over the ranks, in place. Every rank must call it, one with nothing to add passes zeros."""

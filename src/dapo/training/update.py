@@ -18,7 +18,8 @@ from dapo.models.token_logprobs import token_logprobs
 from dapo.records import TrainedTokens
 from dapo.training.batch import Answer
 from dapo.training.optimizer import MasterAdamW
-from dapo.training.packing import PackedPass, pack, split_by_tokens
+from dapo.training.packing import PackedPass, pack
+from dapo.training.plan import AnswerSize, Pass, plan_passes
 from dapo.training.ranks import Ranks
 from dapo.training.settings import TrainingSettings
 
@@ -123,23 +124,32 @@ class Trainer:
 
     def _optimizer_step(self, answers: Sequence[Answer], lr: float, tally: _Tally) -> None:
         divisor = step_size([len(answer.completion.tokens) for answer in answers], self.algorithm.aggregation)
+        passes = self._plan(answers)
         loss = 0.0
-        places: list[int] = []
-        for start in range(0, len(answers), self.settings.mini_bs):
-            mine = self.ranks.share(range(len(answers))[start : start + self.settings.mini_bs])
-            places += mine
-            for part in split_by_tokens([answers[place] for place in mine], self.settings.max_tokens_per_pass):
-                loss += self._pass(part, divisor, tally)
+        for places in passes:
+            if places:
+                loss += self._pass([answers[place] for place in places], divisor, tally)
                 self.optimizer.collect()
         (loss,) = self.ranks.sums([loss])
         norm = self.optimizer.step(lr, self.ranks) if math.isfinite(loss) else math.nan
         if math.isfinite(norm):
             self.skipped_in_a_row = 0
-            tally.add_step(loss, norm, places, len(answers))
+            tally.add_step(loss, norm, [place for places in passes for place in places], len(answers))
         else:
             self.optimizer.drop_gradients()
             rows = tuple(sorted({answer.prompt.index for answer in answers}))
             self._skip(SkippedStep(loss, norm, rows), len(answers), tally)
+
+    def _plan(self, answers: Sequence[Answer]) -> tuple[Pass, ...]:
+        """This rank's passes over the answers of one optimizer step."""
+        settings = self.settings
+        by_rank = plan_passes(
+            [AnswerSize.of(answer) for answer in answers],
+            mini_bs=settings.mini_bs,
+            max_tokens=settings.max_tokens_per_pass,
+            ranks=self.ranks.size,
+        )
+        return by_rank[self.ranks.rank]
 
     def _skip(self, step: SkippedStep, answers: int, tally: _Tally) -> None:
         tally.skip_step(step, answers)
