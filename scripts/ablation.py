@@ -65,7 +65,6 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds, updates = (2, 10) if arguments.quick else (arguments.seeds, arguments.updates)
     scratch = Path("runs/ablation-quick" if arguments.quick else "runs/ablation")
-    make_start()
     study = Study(
         [
             StudyRun(row.name, seed, RECIPES / "base.toml", updates, row.flags)
@@ -75,6 +74,8 @@ def main() -> None:
         scratch / "runs",
         scratch / "results" if arguments.quick else Path("docs/results/ablation"),
     )
+    if study.unfinished:
+        make_start()
     study.make(arguments.at_once)
     text = report(study)
     print(text)

@@ -63,7 +63,7 @@ class Study:
         """Make every run that is not finished. Raises SystemExit, naming its log, when one fails."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.results.mkdir(parents=True, exist_ok=True)
-        waiting = [run for run in self.runs if not self.result(run).exists()]
+        waiting = self.unfinished
         running: dict[StudyRun, subprocess.Popen[bytes]] = {}
         before = sum(self._updates(run) for run in self.runs)
         started = time.monotonic()
@@ -76,6 +76,11 @@ class Study:
                 for run in [run for run, process in running.items() if process.poll() is not None]:
                     self._finish(run, running.pop(run).returncode)
                 live.update(self._progress(running, before, time.monotonic() - started))
+
+    @property
+    def unfinished(self) -> list[StudyRun]:
+        """In the order in which they are made."""
+        return [run for run in self.runs if not self.result(run).exists()]
 
     def metrics(self, row: str) -> list[Metrics]:
         """Of each seed of a row, in the order of the runs."""
