@@ -17,6 +17,8 @@ from dapo.rewards.math_text import compact, decimal_places_matter, has_words, no
 
 _PERCENT = re.compile(r"\s*(?:\\?%|\\text\{\s*percent\s*\}|\bpercent(?:age)?)\s*$", re.IGNORECASE)
 
+_EXPONENT = re.compile(r"^([-+]?[\d.]+)[eE]([-+]?\d+)$")
+
 
 def answers_equal(gold: str, answer: str) -> bool:
     """Whether two answers mean the same thing. Neither may be blank: nothing equals an empty answer."""
@@ -129,7 +131,7 @@ def _equal_values(gold: str, answer: str) -> bool:
         return _numbers_equal(gold_number, answer_number, rounded=rounded)
     if has_words(gold) or has_words(answer):
         return compact(gold) == compact(answer)
-    return same_expression(gold, answer)
+    return same_expression(_EXPONENT.sub(r"\1 \\cdot 10^{\2}", gold), _EXPONENT.sub(r"\1 \\cdot 10^{\2}", answer))
 
 
 def _numbers_equal(gold: Fraction, answer: Fraction, *, rounded: bool) -> bool:

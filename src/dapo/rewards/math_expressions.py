@@ -20,6 +20,7 @@ _MAX_LENGTH = 1000
 _DIGITS = 2000
 """To so many digits two numbers must agree that are not fractions."""
 _IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])")
+_LEFT_OUT = re.compile(r"['\"]|\\[lcv]?dots|\.\.\.")
 _POINTS = ("137/100", "269/100")
 """Where expressions with variables are also compared; the k-th variable sits k further along."""
 
@@ -27,6 +28,8 @@ _POINTS = ("137/100", "269/100")
 def same_expression(gold: str, answer: str) -> bool:
     """Whether two normalised LaTeX answers are the same mathematical object."""
     if max(len(gold), len(answer)) > _MAX_LENGTH:
+        return False
+    if _LEFT_OUT.findall(gold) != _LEFT_OUT.findall(answer):  # the reader passes over these: 5' and \\ldots 5
         return False
     complex_numbers = any(map(_is_complex, (gold, answer)))  # the same reading of i on both sides: 3i and 3 i
     gold_read, answer_read = (_read(text, complex_numbers=complex_numbers) for text in (gold, answer))

@@ -86,7 +86,9 @@ def drop_units(text: str) -> tuple[str, frozenset[str]]:
     while (step := _last_unit(rest, bool(words))) is not None:
         rest, found = step
         words += found
-    rest = _JOINT.sub("", rest).rstrip() if words else rest
+    if set(words) <= _MODIFIERS:  # 5 squared
+        return text, currency
+    rest = _JOINT.sub("", rest).rstrip()
     if not (_VALUE.search(rest) or scale_word(rest)):
         return text, currency  # language: old men, 3 red apples
     return rest, currency | {measure for word in words if (measure := _KNOWN[word])}
@@ -111,10 +113,11 @@ def _last_unit(text: str, joined: bool) -> tuple[str, list[str]] | None:
         return start + end[: match.start()], ["degree", match[1].lower()] if match[1] else ["degree"]
     if match := _WRAPPED.search(end):
         words = re.findall(r"[A-Za-z]+", match[1])
+        scale = f" {words.pop(0)}" if len(words) > 1 and words[0].lower() in _SCALES else ""  # \text{ million dollars}
         known = words and all(word.lower() in _KNOWN for word in words)
         before = end[: match.start()]
         if known and not re.search(r"[^A-Za-z\s./^\d{}\u00b7*-]", match[1]) and not re.match(r"\s*\d", match[1]):
-            return start + before, [word.lower() for word in words]
+            return start + before + scale, [word.lower() for word in words]
         return None
     if match := _BARE_RATIO.search(end):
         words = [match[1].lower(), match[2].lower()]
