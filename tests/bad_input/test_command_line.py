@@ -66,7 +66,7 @@ LONG = "x" * 5000
     [
         (["train", "--resume", LONG], "is not a run folder"),
         (["train", "--resume", "auto", "--save-path", LONG, "--ckpt=m"], "neither dataset_path"),
-        (["train", LONG], "cannot be read"),
+        (["train", LONG], "no reward is set"),
         (["export", LONG, "--out", "o"], "is not a run folder"),
         (["show", LONG, "--step", "1"], "is not a run folder"),
         (["plot", LONG], "cannot read"),

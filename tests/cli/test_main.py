@@ -81,7 +81,7 @@ def test_help_begins_with_what_nearly_every_run_needs_and_ends_with_commands_to_
     groups = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     assert "most used" in groups[:4]
     examples = text.rstrip().splitlines()[-3:]
-    assert all(line.startswith(f"  dapo {command} --") for line in examples)
+    assert all(line.startswith(f"  dapo {command} ") for line in examples)
     for line in examples:
         parser_of(command).parse_args(shlex.split(line)[2:])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -32,10 +33,14 @@ Teach a language model to reason with rewards that can be checked.
 `dapo COMMAND --help` shows what a command takes, `dapo --version` which version this is.
 
 Try:
-  dapo train --ckpt smollm2-135m --dataset-path task:arithmetic --reward exact_number --max-new-tokens 24 --max-steps 5
+  dapo train task:arithmetic --reward exact_number --max-new-tokens 24 --max-steps 5
   dapo check-reward --reward math --dataset-path train.jsonl
   dapo eval --ckpt smollm2-135m --dataset-path task:arithmetic --reward exact_number --n 4 --max-new-tokens 24
 """
+
+
+_ASSIGNED = re.compile(r"[+~]*[\w.]+=")
+"""`rollout.n=8`, another system's way of giving a setting; a task's `task:name?key=value` is not meant."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,8 +83,8 @@ def _run(arguments: list[str]) -> int:
         if word.startswith("--") and word.split("=")[0] not in parser._option_string_actions:
             raise _unknown(word, name, following)
     chosen, unknown = parser.parse_known_args(words)
-    recipe = str(getattr(chosen, "recipe", None) or "")
-    for word in ([recipe] if "=" in recipe else []) + unknown:
+    recipe = getattr(chosen, "recipe", None) or ""
+    for word in ([recipe] if _ASSIGNED.match(recipe) else []) + unknown:
         raise _unknown(word, name)
     return int(_module(name).run(chosen))
 

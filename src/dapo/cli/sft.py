@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dapo.cli.setting_flags import add_all_settings
-from dapo.cli.train import add_resume_flags, run_loop
+from dapo.cli.train import add_positional, add_resume_flags, run_loop
 from dapo.coordination.sft_settings import NEVER_ACTS, SftConfig
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ EXAMPLES = """three commands to try:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag per setting, grouped by the part that owns it."""
-    parser.usage = "dapo sft [recipe.toml] [--setting value ...]"
+    parser.usage = "dapo sft [recipe.toml | DATA] [--setting value ...]"
     parser.epilog = EXAMPLES
-    parser.add_argument("recipe", nargs="?", type=Path, help="a TOML file of settings; flags override it")
+    add_positional(parser)
     tables = {table: SftConfig.tables()[table] for table in ("data", "sft", "model", "training", "run")}
     add_all_settings(parser, tables, MOST_USED, without=NEVER_ACTS, defaults=SftConfig.DEFAULTS)
     add_resume_flags(parser)

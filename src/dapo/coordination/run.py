@@ -15,6 +15,7 @@ from dapo.checkpoints.run_state import RunState
 from dapo.config import RunConfig
 from dapo.coordination.generation import ScoredGeneration
 from dapo.coordination.held_out import measure_held_out
+from dapo.coordination.introduction import PROMPTS_SHOWN, introduce, show_graded, show_prompts
 from dapo.coordination.length import EpochNotices, Length, smaller_batch
 from dapo.coordination.parts import Parts, assemble
 from dapo.coordination.resume import Resume
@@ -177,6 +178,8 @@ class Run:
     def _step(self, collection: Collection) -> dict[str, Value]:
         """One update and what is written of it; returns the held-out result, if one was due."""
         limit = self.parts.engine.limit(self.config.rollout.max_new_tokens)
+        if not self.updates:
+            show_graded(collection.groups[0], self.display)
         self._say_where_the_data_is(len(collection.groups))
         judged = judge_groups(collection.groups, self.parts.algorithm, limit)
         metrics, trained = self._update(judged)
@@ -244,25 +247,9 @@ class Run:
         return self._limit_reached is not None or (self.parts.stream.exhausted and not len(self.sampler.buffer))
 
     def _introduce(self) -> None:
-        config, parts = self.config, self.parts
-        steps = config.training.optimizer_steps(config.collection.batch_size * config.rollout.n_samples)
-        facts = {
-            "model": f"{config.model.ckpt} ({str(parts.model.dtype).removeprefix('torch.')}, {parts.model.device})",
-            "data": f"{config.data.dataset_path or config.data.dataset_loader_fn} ({len(parts.stream)} prompts)",
-            "update": f"{config.collection.batch_size} groups of {config.rollout.n_samples}, {steps} optimizer steps",
-            "length": self.length.fact(self.updates, len(self.sampler.buffer)),
-            "run folder": str(parts.folder.path),
-        }
-        total = self.length.total(self.updates, len(self.sampler.buffer))
-        self.display.start(f"training with {parts.algorithm.name}", facts, total)
-        warning = self.length.warning(self.updates, len(self.sampler.buffer))
-        if warning:
-            self.display.warning(warning)
-        if steps == 1 and parts.algorithm.clip is not None:
-            self.display.warning(
-                "each update is one optimizer step, taken where every ratio is still 1: the clip cannot act; "
-                "lower mini_bs or gradient_accumulation_steps to make more"
-            )
+        introduce(self.parts, self.display, self.length, self.updates, len(self.sampler.buffer))
+        if not self.updates:
+            show_prompts(self.parts.stream.first(PROMPTS_SHOWN), self.display)
 
     def _update(self, judged: list[JudgedGroup]) -> tuple[dict[str, Value], Trained]:
         """One update on the judged groups, its metrics and what the loss saw of each answer; without a gradient when

@@ -67,6 +67,10 @@ class PromptStream:
         """True when every epoch is drawn."""
         return self.remaining == 0
 
+    def first(self, n: int) -> Sequence[Prompt]:
+        """The first prompts as the data have them; draws nothing."""
+        return self._prompts[:n]
+
     def take(self, n: int) -> list[Draw]:
         """The next n draws, over an epoch border if need be; fewer at the very end, then none."""
         count = n if self.remaining is None else min(n, self.remaining)
