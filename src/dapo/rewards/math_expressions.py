@@ -127,10 +127,9 @@ def _stands_for(decimal: Any, endless: Any, exact: Any) -> bool:
 
 
 def _has_end(value: Any) -> bool:
-    import sympy
-
     value = value.doit()
-    return bool(value.is_Rational and set(sympy.factorint(value.q)) <= {2, 5})
+    # A denominator of twos and fives divides a power of ten; its primes are not looked for, which could take for ever.
+    return bool(value.is_Rational) and pow(10, int(value.q).bit_length(), int(value.q)) == 0
 
 
 def _is_zero(difference: Any) -> bool:
@@ -153,6 +152,8 @@ def rounds_to(exact: str, decimal: str) -> bool:
     places = re.fullmatch(r"-?\d+(?:\.(\d+))?", decimal.strip())
     value = _read(exact, complex_numbers=False)
     if places is None or value is None or not _is_number(value):
+        return False
+    if not sympy.N(value, 30).is_finite:
         return False
     return bool(abs(sympy.N(value, 30) - sympy.Rational(decimal)) < sympy.Rational(1, 10 ** len(places[1] or "")))
 

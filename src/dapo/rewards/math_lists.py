@@ -19,8 +19,11 @@ _CASES = re.compile(
 _SUBSCRIPT = re.compile(r"_\s*(?:\{[^{}]*\}|\w)")
 _NAME = re.compile(r"[^\d,;<>]*[A-Za-z][^\d,;<>]*")
 _VALUE_OF = re.compile(r"(?:[fghpqFGHPQTE]|\\[A-Za-z]+|\\operatorname\{\w+\})'*\s*\([^()]*\)")
-_RELATION = re.compile(r"\\(?:le|leq|leqslant|ge|geq|geqslant|ne|neq|equiv|mid|cup|cap|subset|subseteq|pm)(?![A-Za-z])")
-_ANOTHER = re.compile(r"[\d})]\s+[A-Za-z](?:_\S+)?$")
+_RELATION = re.compile(
+    r"\\(?:le|leq|leqslant|ge|geq|geqslant|ne|neq|equiv|mid|cup|cap|subset|subseteq|pm)(?![A-Za-z])|\b(?:not|no|minus|negative)\b",
+    re.I,
+)
+_ANOTHER = re.compile(r"^(?!.*\\pi)[-+]?\d[\d./]*[^A-Za-z\d].*(?<![A-Za-z\\])[A-Za-z](?:_\S+)?$")
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,8 @@ def _last_unit(text: str, joined: bool) -> tuple[str, list[str]] | None:
         scale = f" {words.pop(0)}" if len(words) > 1 and words[0].lower() in _SCALES else ""  # \text{ million dollars}
         known = words and all(word.lower() in _KNOWN for word in words)
         before = end[: match.start()]
+        if words in (["N"], ["W"]) and _DEGREES.search(_GAP.sub("", before)):
+            return None  # north and west rather than newton and watt
         if known and not re.search(r"[^A-Za-z\s./^\d{}\u00b7*-]", match[1]) and not re.match(r"\s*\d", match[1]):
             return start + before + scale, [word.lower() for word in words]
         return None
