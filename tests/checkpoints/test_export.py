@@ -20,6 +20,7 @@ from dapo.checkpoints.store import Checkpoint, CheckpointStore
 from dapo.cli.main import main
 from dapo.errors import ConfigError, DapoError
 from dapo.models.language_model import LanguageModel
+from dapo.models.saved_state import write_trained
 from dapo.training.optimizer import MasterAdamW
 from dapo.training.settings import TrainingSettings
 
@@ -44,7 +45,10 @@ def checkpoint_of(tmp_path: Path) -> Callable[[LanguageModel], Checkpoint]:
         parameters = dict(model.module.named_parameters())
         optimizer = MasterAdamW(parameters.values(), TrainingSettings())
         state = RunState(1, 0, (), 0, 0, 0, random_states(), Fingerprint({}, "d", None, None))
-        return CheckpointStore(tmp_path / "checkpoints").save(model, optimizer.state(list(parameters)), state)
+        tensors = optimizer.state(list(parameters))
+        return CheckpointStore(tmp_path / "checkpoints").save(
+            state, lambda folder: write_trained(folder, model, tensors)
+        )
 
     return save
 
@@ -108,7 +112,8 @@ def test_float32_from_bfloat16_training_comes_from_the_masters(
     with torch.no_grad():
         optimizer.masters[0].fill_(1 + 2**-10)
     state = RunState(1, 0, (), 0, 0, 0, random_states(), Fingerprint({}, "d", None, None))
-    checkpoint = CheckpointStore(tmp_path / "c").save(model, optimizer.state(list(parameters)), state)
+    tensors = optimizer.state(list(parameters))
+    checkpoint = CheckpointStore(tmp_path / "c").save(state, lambda folder: write_trained(folder, model, tensors))
     assert dtypes(checkpoint.model / "model.safetensors") == {"BF16"}
     export_model(checkpoint, tmp_path / "out", "float32")
     assert dtypes(tmp_path / "out/model.safetensors") == {"F32"}

@@ -21,6 +21,7 @@ from dapo.checkpoints.store import CheckpointStore
 from dapo.checkpoints.whole_folder import written_whole
 from dapo.errors import CheckpointError, ConfigError, DapoError
 from dapo.models.language_model import LanguageModel
+from dapo.models.saved_state import write_trained
 from dapo.records import Completion, Group, Prompt, Score
 
 
@@ -52,7 +53,9 @@ def state(updates: int, **changes: Any) -> RunState:
 
 def save(store: CheckpointStore, model: LanguageModel, updates: int, accuracy: float | None = None) -> Path:
     tensors = {"exp_avg.w": torch.tensor([float(updates)])}
-    return store.save(model, tensors, state(updates, heldout_accuracy=accuracy)).path
+    return store.save(
+        state(updates, heldout_accuracy=accuracy), lambda folder: write_trained(folder, model, tensors)
+    ).path
 
 
 def ignore(_: str) -> None:
@@ -107,7 +110,9 @@ def test_equal_runs_write_equal_bytes(tmp_path: Path, model: LanguageModel) -> N
     """No time, place or machine is in a checkpoint."""
     random = random_states()
     saved = [
-        CheckpointStore(tmp_path / name).save(model, {"step.w": torch.ones(1)}, state(1, random=random)).path
+        CheckpointStore(tmp_path / name)
+        .save(state(1, random=random), lambda folder: write_trained(folder, model, {"step.w": torch.ones(1)}))
+        .path
         for name in ("a", "b")
     ]
     contents = [

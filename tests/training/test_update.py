@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from dapo.algorithms.dapo_loss import DAPOConfig, DAPOLoss
 from dapo.errors import TrainingError
@@ -309,3 +310,22 @@ def test_a_step_that_is_not_finite_leaves_the_weights_as_they_were_and_names_its
     good = trainer.update([answer(0, (5, 6), (7, 8), 1.0)], 1e-3)
     assert (good.skipped, good.optimizer_steps) == ((), 1)
     assert all(parameter.isfinite().all() for parameter in weights(model).values())
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "not tied"])
+def test_the_trainer_s_weights_are_what_a_saved_model_holds(load_tiny, make_trainer, tmp_path, tied):
+    """Every tensor once, a tied head by the name of the embedding, as the file has them."""
+    trainer = make_trainer(load_tiny(tie_word_embeddings=tied))
+    trainer.save(tmp_path)
+    saved = load_file(tmp_path / "model" / "model.safetensors")
+    given = dict(trainer.weights())
+    assert given.keys() == saved.keys()
+    assert all(torch.equal(given[name], saved[name]) for name in saved)
+
+
+def test_scoring_is_the_forward_pass_of_a_module_that_holds_every_parameter(load_tiny, make_trainer):
+    """Whoever shards parameters wraps it: its head must not be read beside it."""
+    trainer = make_trainer(load_tiny())
+    assert {id(each) for each in trainer.policy.parameters()} == {
+        id(each) for each in trainer.model.module.parameters()
+    }

@@ -1,7 +1,7 @@
 """The checkpoints of a run: `checkpoints/step_000012/`, each whole or not there.
 
-    model/                   Hugging Face folder: weights, config, tokenizer, template
-    optimizer.safetensors    moments, step counts and float32 masters, by parameter name
+    model/                   what was trained, and
+    optimizer.safetensors    what the optimizer knows: models/saved_state.py
     state.json               RunState
     manifest.json            size and SHA-256 of all the others, written last
 
@@ -11,7 +11,7 @@ Nothing in them is a pickle, a time or a machine's name: two runs of the same se
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,7 @@ from dapo.checkpoints.manifest import damage, write_manifest
 from dapo.checkpoints.run_state import RunState
 from dapo.checkpoints.whole_folder import remove, remove_leftovers, written_whole
 from dapo.errors import CheckpointError
-from dapo.models.language_model import LanguageModel
-from dapo.models.loading import save_model
-from dapo.wording import first_line
+from dapo.models.saved_state import MODEL, read_optimizer
 
 _NAME = re.compile(r"step_(\d+)")
 
@@ -37,7 +35,7 @@ class Checkpoint:
 
     @property
     def model(self) -> Path:
-        return self.path / "model"
+        return self.path / MODEL
 
     def state(self) -> RunState:
         try:
@@ -49,16 +47,7 @@ class Checkpoint:
             ) from error
 
     def optimizer(self) -> dict[str, Tensor]:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        file = self.path / "optimizer.safetensors"
-        try:
-            return load_file(file)
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(
-                f"{file} cannot be read: {first_line(error)}", fix="restore it from a copy, or remove this checkpoint"
-            ) from error
+        return read_optimizer(self.path)
 
 
 class CheckpointStore:
@@ -74,17 +63,15 @@ class CheckpointStore:
         named = [(_NAME.fullmatch(path.name), path) for path in self.folder.iterdir() if path.is_dir()]
         return dict(sorted((int(match[1]), path) for match, path in named if match))
 
-    def save(self, model: LanguageModel, optimizer: Mapping[str, Tensor], state: RunState) -> Checkpoint:
-        """Write the checkpoint of `state.updates`. Raises DapoError when it cannot be; the older ones are intact."""
-        from safetensors.torch import save_file
+    def save(self, state: RunState, write_trained: Callable[[Path], None]) -> Checkpoint:
+        """Write the checkpoint of `state.updates`. Raises DapoError when it cannot be; the older ones are intact.
 
+        write_trained: puts what was trained into the folder it is given, as saved_state.py says.
+        """
         path = self.folder / f"step_{state.updates:06d}"
         with written_whole(path) as aside:
             (aside / "state.json").write_text(state.to_json(), encoding="utf-8")
-            save_file(
-                {name: tensor.contiguous() for name, tensor in optimizer.items()}, aside / "optimizer.safetensors"
-            )
-            save_model(model, aside / "model")
+            write_trained(aside)
             write_manifest(aside)
         return Checkpoint(state.updates, path)
 

@@ -184,7 +184,7 @@ def _trainer(model: LanguageModel, config: RunConfig, algorithm: Algorithm, poin
         max_new_tokens=config.rollout.max_new_tokens,
     )
     if point is not None:
-        trainer.load_optimizer_state(point.checkpoint.optimizer())
+        trainer.load(point.checkpoint.path)
         trainer.skipped_in_a_row = point.state.skipped_in_a_row
     return trainer
 

@@ -38,7 +38,7 @@ class Saving:
         for log in (self.folder.metrics, self.folder.rollouts):
             if log.exists():
                 sync_file(log)  # a checkpoint must not outlive, on the disk, the lines that lead to it
-        self.checkpoints.save(self.model, self.trainer.optimizer_state(), state)
+        self.checkpoints.save(state, self.trainer.save)
         self.saved = state
         self._forget_old_ones(state.updates)
 

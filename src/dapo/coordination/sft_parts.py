@@ -190,6 +190,6 @@ def _trainer(model: LanguageModel, config: SftConfig, max_tokens: int, point: Re
         max_new_tokens=max_tokens,
     )
     if point is not None:
-        trainer.load_optimizer_state(point.checkpoint.optimizer())
+        trainer.load(point.checkpoint.path)
         trainer.skipped_in_a_row = point.state.skipped_in_a_row
     return trainer

@@ -122,7 +122,8 @@ METRICS: Mapping[str, Metric] = {
             "truncated_share",
             "share of answers",
             percent,
-            "generated answers cut at max_new_tokens or at the model's context",
+            "generated answers that reached the length limit: cut at max_new_tokens or at the model's context (verl's "
+            "response_length/clip_ratio, TRL's completions/clipped_ratio)",
         ),
         # work and time
         (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ from dapo.algorithms.policy_loss import policy_loss_sum
 from dapo.algorithms.settings import Algorithm
 from dapo.errors import TrainingError
 from dapo.models.language_model import LanguageModel
-from dapo.models.token_logprobs import token_logprobs
+from dapo.models.policy import PackedPolicy
+from dapo.models.saved_state import read_optimizer, write_trained
 from dapo.records import TrainedTokens
 from dapo.training.batch import Answer
 from dapo.training.optimizer import MasterAdamW
@@ -83,6 +85,7 @@ class Trainer:
         ranks: Ranks | None = None,
     ) -> None:
         self.model = model
+        self.policy = PackedPolicy(model)
         self.settings = settings
         self.algorithm = algorithm
         self.temperature = temperature
@@ -92,13 +95,17 @@ class Trainer:
         self.skipped_in_a_row = 0
         """Optimizer steps skipped since the last one that was made."""
 
-    def optimizer_state(self) -> dict[str, Tensor]:
-        """What the optimizer knows, by parameter name."""
-        return self.optimizer.state(self._names)
+    def save(self, folder: Path) -> None:
+        """Write weights and optimizer into a checkpoint's folder."""
+        write_trained(folder, self.model, self.optimizer.state(self._names))
 
-    def load_optimizer_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from an earlier `optimizer_state`."""
-        self.optimizer.load_state(self._names, tensors)
+    def load(self, folder: Path) -> None:
+        """Go on with the optimizer of a checkpoint; the model is loaded from there already."""
+        self.optimizer.load_state(self._names, read_optimizer(folder))
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor that a rollout engine needs, once, by its Hugging Face name; tied ones by one name."""
+        yield from ((name, parameter.detach()) for name, parameter in self.model.module.named_parameters())
 
     @property
     def _names(self) -> list[str]:
@@ -180,8 +187,10 @@ class Trainer:
 
     def score(self, packed: PackedPass) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy, (R,) each, of a pass's response tokens at the sampling temperature."""
-        hidden = self.model.hidden(packed.token_T, packed.packing.position_T, packed.packing)
-        return token_logprobs(hidden[packed.predictor_R], self.model.head, packed.target_R, self.temperature)
+        scored: tuple[Tensor, Tensor] = self.policy(
+            packed.token_T, packed.packing, packed.predictor_R, packed.target_R, self.temperature
+        )
+        return scored
 
 
 class _Tally:
