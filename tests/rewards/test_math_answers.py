@@ -1,5 +1,7 @@
 """Values from group (g) of the public bug reports; the pairs beyond them follow from docs/rewards.md."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,3 +183,11 @@ def test_any_text_can_be_read_without_an_error(text: str) -> None:
     number, last = plain_number(answer), last_number(text)
     assert number is None or number == number + 0
     assert last is None or last.is_finite()
+
+
+@pytest.mark.parametrize("piece", ["*", "answer ", "answer is", "_ ", "$$", ". *", "#### ", r"\[", "answer:\n", "} "])
+def test_long_hostile_text_is_searched_in_no_time(piece: str) -> None:
+    """`dapo eval` does this in its own process. Searching runs again and again would take minutes."""
+    started = time.perf_counter()
+    extract_answer("Answer: " + piece * (200_000 // len(piece)) + "x")
+    assert time.perf_counter() - started < 5

@@ -2,6 +2,7 @@
 
     settings.py        which reward, how many workers, how long, how much memory
     math_answers.py    built in: the last boxed or "Answer:" answer, compared as mathematics
+    references.py      reference answers as data sets write them: read or refused
     exact_number.py    built in: the last number in the text, compared exactly
     countdown.py      built in: the last line's expression, by the given numbers, for the target
     user_function.py   a person's own function, in any of three known contracts

@@ -19,7 +19,7 @@ _BLOCK = re.compile(
     re.DOTALL,
 )
 _SENTENCE_END = re.compile(r"[.!?][*_]*\s+(?=[*_]*[A-Z])")
-_EMPHASIS_END = re.compile(r"[*_]+[.,;:!?]*$")
+_EMPHASIS_END = re.compile(r"(?<![*_])[*_]+[.,;:!?]*$")  # one try for each run of stars, however long
 
 
 def extract_answer(text: str) -> str | None:
