@@ -18,6 +18,7 @@ READERS = {"dashboard", "evaluation"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "peers": set(),
+    "kinds": {"wording"},
     "records": set(),
     "wording": set(),
     "places": {"wording"},
@@ -27,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(ROOMS, FOUNDATION),
     "dashboard": FOUNDATION | {"tracking"},
     "evaluation": FOUNDATION | ROOMS | {"coordination"},
-    "config": FOUNDATION | {"peers"},
+    "config": FOUNDATION | {"peers", "kinds"},
     "coordination": FOUNDATION | ROOMS | {"config"},
     "cluster": FOUNDATION | ROOMS | {"config", "coordination"},
     "cli": FOUNDATION | ROOMS | READERS | {"config", "peers", "coordination", "cluster", "dapo"},

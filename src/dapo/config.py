@@ -12,6 +12,7 @@ from dapo.algorithms.settings import Algorithm, AlgorithmSettings
 from dapo.coordination.settings import RunSettings
 from dapo.data.settings import DataSettings
 from dapo.errors import ConfigError
+from dapo.kinds import kind_of, wrong_kind
 from dapo.models.settings import ModelSettings
 from dapo.peers import explain, find
 from dapo.places import nearest_place
@@ -23,6 +24,8 @@ from dapo.training.settings import TrainingSettings
 from dapo.wording import nearest_setting
 
 T = TypeVar("T")
+_LONG = 80
+"""Characters of a value that a message shows whole."""
 
 
 @dataclass(frozen=True)
@@ -196,24 +199,28 @@ def _convert(kind: type, name: str, value: Any) -> Any:
     expected = get_type_hints(kind)[name]
     try:
         converted = TypeAdapter(expected).validate_python(value)
-    except ValidationError as problem:
-        reason = problem.errors()[0]["msg"]
-        raise ConfigError(
-            f"{name} is {_shown(value)}: {reason[0].lower()}{reason[1:]}", fix="see what --help says of it"
-        ) from None
+    except ValidationError:
+        raise _of_wrong_kind(kind, name, value) from None
     if isinstance(value, bool) and not isinstance(converted, bool):
-        raise ConfigError(f"{name} is {value}, which is not a number", fix="see what --help says of it")
+        raise _of_wrong_kind(kind, name, value)
     if isinstance(converted, int) and not -(2**63) <= converted < 2**63:
         raise ConfigError(f"{name} is {_shown(value)}: it does not fit into 64 bits", fix="use a smaller number")
     return converted
 
 
+def _of_wrong_kind(kind: type, name: str, value: Any) -> ConfigError:
+    wrong, right = wrong_kind(kind_of(kind, name), _shown(value))
+    return ConfigError(f"{name} is {_shown(value)}, {wrong}", fix=f"write {right}")
+
+
 def _shown(value: Any) -> str:
-    """The value as it was written; TOML's hexadecimal numbers can have more digits than Python is willing to show."""
+    """The value as it was written, the beginning of a long one; TOML's hexadecimal numbers can have more digits than
+    Python is willing to show."""
     try:
-        return repr(value)
+        text = repr(value)
     except ValueError:
         return "a number of thousands of digits"
+    return text if len(text) <= _LONG else f"{text[: _LONG // 2]}... ({len(text)} characters)"
 
 
 def _check_together(config: RunConfig) -> None:

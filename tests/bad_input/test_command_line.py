@@ -73,7 +73,7 @@ LONG = "x" * 5000
         (["plot", "none"], "cannot read"),
         (["eval", "--device", "9" * 5000, "--ckpt=m", "--dataset-path=d"], "device is '999"),
         (["train", "--train-devices", "9" * 5000, "--ckpt=m", "--dataset-path=d", "--reward=math"], "train_devices is"),
-        (["check-reward", "--rows", "9" * 5000], "argument --rows"),
+        (["check-reward", "--rows", "9" * 5000], "--rows is"),
     ],
 )
 def test_names_and_numbers_beyond_every_limit(refused: Callable[..., Any], words: list[str], error: str) -> None:

@@ -43,11 +43,27 @@ _ASSIGNED = re.compile(r"[+~]*[\w.]+=")
 """`rollout.n=8`, another system's way of giving a setting; a task's `task:name?key=value` is not meant."""
 
 
+_SENTENCES = (
+    (r"argument (\S+)(?:/\S+)?: expected one argument", "{0} needs a value behind it", "write {0} VALUE"),
+    (r"argument (\S+): invalid int value: '(.*)'", "{0} is '{1}', not a whole number", "write {0} 3"),
+    (r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", "{0} is '{1}'", "use one of {2}"),
+    (r"the following arguments are required: (.*)", "{0} is missing", ""),
+    (r"argument (\S+): ignored explicit argument '?(.*?)'?", "{0} is a switch and takes no value", "write {0} alone"),
+)
+"""What argparse says -> problem and fix."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with our way of saying what is wrong."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, fix=f"`{self.prog} --help` shows what there is")
+        """argparse's sentence in words that say what to write."""
+        see = f"`{self.prog} --help` shows what there is"
+        for pattern, problem, fix in _SENTENCES:
+            said = re.fullmatch(pattern, message)
+            if said:
+                raise ConfigError(problem.format(*said.groups()), fix=fix.format(*said.groups()) if fix else see)
+        raise ConfigError(message, fix=see)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -56,7 +56,7 @@ class EvalSettings:
                 fix=f"use a number above 0 (at least {LEAST_TEMPERATURE}); `--greedy --n 1` takes the likeliest token",
             )
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}", fix="use a number in (0, 1]")
+            raise ConfigError(f"top_p is {self.top_p}", fix="use a number above 0 and at most 1; 1 is all")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}", fix="use 0 for all tokens, or how many to draw from")
         if self.greedy and self.n > 1:

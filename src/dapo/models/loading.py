@@ -195,9 +195,17 @@ def _load(what: str, location: str, loader: Callable[..., T], **options: Any) ->
                 fix=PLAIN_DECODER,
             ) from problem
         raise ModelError(
-            f"cannot load the {what} of {location}: {first_line(problem)}",
-            fix="name a folder in Hugging Face format with safetensors weights, or a hub id that can be reached",
+            f"cannot load the {what} of {location}: {first_line(problem)}", fix=_mend(location, problem)
         ) from problem
+
+
+def _mend(location: str, problem: Exception) -> str:
+    """What a person can do when the library could not load what they named."""
+    if "custom code" in str(problem):
+        return "if you trust the code that comes with the model, run it with --trust-remote-code"
+    if os.path.isdir(location):
+        return "a file in it is damaged, missing or of another model: copy or save the whole folder again"
+    return "name a folder in Hugging Face format with safetensors weights, or a hub id that can be reached"
 
 
 def _modelscope_folder(name: str) -> str:

@@ -75,7 +75,7 @@ class RolloutSettings:
                 fix="leave greedy out and set temperature, such as 1.0",
             )
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}", fix="use a number in (0, 1]")
+            raise ConfigError(f"top_p is {self.top_p}", fix="use a number above 0 and at most 1; 1 is all")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}", fix="use 0 for all tokens, or how many to draw from")
         if (self.top_p < 1 or self.top_k > 0) and not self.allow_biased_ratio:

@@ -48,7 +48,7 @@ class TrainingSettings:
                 raise ConfigError(f"{name} is {value}", fix="use a number from 0 up")
         for name in ("adam_beta1", "adam_beta2"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}", fix="use a number in [0, 1)")
+                raise ConfigError(f"{name} is {getattr(self, name)}", fix="use a number from 0 to below 1, such as 0.9")
         if not self.grad_clip_norm > 0:
             raise ConfigError(f"grad_clip_norm is {self.grad_clip_norm}", fix="use a number above 0, such as 1.0")
         if self.min_lr is not None and self.lr_schedule != "cosine":
