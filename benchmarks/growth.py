@@ -30,6 +30,7 @@ def steps(options: dict[str, Any], requests: Requests) -> None:
 
     from dapo.algorithms.settings import Algorithm, AlgorithmSettings
     from dapo.records import Draw
+    from dapo.rollout.engine import answer_all
     from dapo.rollout.settings import Sampling
     from dapo.rollout.torch_engine import TorchEngine
     from dapo.training.batch import Answer
@@ -46,7 +47,7 @@ def steps(options: dict[str, Any], requests: Requests) -> None:
     def run(count: int, n: int) -> Figures:
         started = time.perf_counter()
         draws = [Draw(number, prompt) for number, prompt in enumerate(prompts[:count])]
-        rollouts = [done for done in engine.rollout(draws, Sampling(n, options["length"]), seed=1) if done]
+        rollouts = [done for done in answer_all(engine, draws, Sampling(n, options["length"]), seed=1) if done]
         answers = [
             Answer(done.draw.id, done.draw.prompt, completion, 1.0 if member % 2 else -1.0)
             for done in rollouts
@@ -130,13 +131,14 @@ def start(options: dict[str, Any], requests: Requests) -> None:
 
     from dapo.config import load_config
     from dapo.coordination.parts import assemble
+    from dapo.rollout.engine import answer_all
     from dapo.tracking.plain_display import PlainDisplay
 
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(QUICKSTART, {"save_path": f"{folder}/run", "train_devices": "cpu"})
         with assemble(config, PlainDisplay(sys.stderr)) as parts:
             draws = parts.stream.take(config.collection.batch_size)
-            next(parts.engine.rollout(draws, config.rollout.sampling, seed=1))
+            next(answer_all(parts.engine, draws, config.rollout.sampling, seed=1))
             requests.ready()
             list(requests)
 

@@ -34,6 +34,7 @@ def dapo(options: dict[str, Any], requests: Requests) -> None:
     from loaded_model import forward_products, load
 
     from dapo.records import Draw, Prompt
+    from dapo.rollout.engine import answer_all
     from dapo.rollout.settings import Sampling
     from dapo.rollout.torch_engine import TorchEngine
 
@@ -59,7 +60,7 @@ def dapo(options: dict[str, Any], requests: Requests) -> None:
         engine.lengths = lengths
         draws = [Draw(number, prompt) for number, prompt in enumerate(asked)]
         before, started = engine.counters.prompt_tokens, time.perf_counter()
-        rollouts = list(engine.rollout(draws, Sampling(ANSWERS, max(lengths)), seed=1))
+        rollouts = list(answer_all(engine, draws, Sampling(ANSWERS, max(lengths)), seed=1))
         seconds = time.perf_counter() - started
         tokens = sum(len(answer.tokens) for rollout in rollouts if rollout for answer in rollout.completions)
         return {"seconds": seconds, "tokens": tokens, "prompt_tokens": engine.counters.prompt_tokens - before}

@@ -28,6 +28,7 @@ from dapo.errors import ModelError
 from dapo.models.loading import load_model, load_tokenizer
 from dapo.models.settings import ModelSettings
 from dapo.records import Draw
+from dapo.rollout.engine import answer_all
 from dapo.rollout.settings import Sampling
 from dapo.rollout.torch_engine import TorchEngine
 
@@ -68,7 +69,7 @@ def use(folder: Path) -> None:
     engine = TorchEngine(model, max_num_seqs=4, kv_cache_gb=0.1)
     engine.check(prompts, 2)
     draws = [Draw(number, prompt) for number, prompt in enumerate(prompts)]
-    rollouts = [each for each in engine.rollout(draws, Sampling(n=2, max_new_tokens=2), seed=1) if each]
+    rollouts = [each for each in answer_all(engine, draws, Sampling(n=2, max_new_tokens=2), seed=1) if each]
     assert len(rollouts) == 2
 
 

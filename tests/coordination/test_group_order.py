@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from dapo.coordination.generation import Clock, ScoredGeneration
 from dapo.records import Completion, Draw, Prompt, Score
-from dapo.rollout.engine import Rollout, RolloutCounters
+from dapo.rollout.engine import Finished, Request, RolloutCounters
 from dapo.rollout.settings import Sampling
 
 ANSWER = Completion((5,), (-1.0,), "a", "stop")
@@ -23,9 +23,14 @@ class ListedEngine:
         self.order = order
         self.counters = RolloutCounters()
 
-    def rollout(self, draws: Sequence[Draw], sampling: Sampling, seed: int) -> Generator[Rollout | None, None, None]:
-        for place in self.order:
-            yield Rollout(draws[place], (ANSWER,))
+    def submit(self, requests: Sequence[Request]) -> None:
+        self.finished = [Finished(requests[place], ANSWER) for place in self.order]
+
+    def step(self) -> list[Finished]:
+        return [self.finished.pop(0)]
+
+    def abort(self) -> list[Request]:
+        return []
 
 
 class RewardsInAnyOrder:

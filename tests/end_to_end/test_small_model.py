@@ -15,6 +15,7 @@ from dapo.coordination.run import train
 from dapo.models.loading import load_model, load_tokenizer, locate
 from dapo.models.settings import ModelSettings
 from dapo.records import Draw, Prompt
+from dapo.rollout.engine import answer_all
 from dapo.rollout.settings import Sampling
 from dapo.rollout.torch_engine import TorchEngine
 from dapo.tracking.plain_display import PlainDisplay
@@ -39,7 +40,7 @@ def write_answers(model):
         draws.append(Draw(number, Prompt(number, text, tuple(ids))))
     engine = TorchEngine(model, max_num_seqs=3, kv_cache_gb=1.0)
     sampling = Sampling(n=2, max_new_tokens=24, temperature=TEMPERATURE)
-    rollouts = [rollout for rollout in engine.rollout(draws, sampling, 0) if rollout is not None]
+    rollouts = [rollout for rollout in answer_all(engine, draws, sampling, 0) if rollout is not None]
     return [(one.draw.prompt.tokens, answer.tokens, answer.logprobs) for one in rollouts for answer in one.completions]
 
 

@@ -79,7 +79,7 @@ def test_what_is_finished_is_not_answered_again(
     run_eval: Callable[..., Any], knows_seven: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run_eval(knows_seven, ROWS)
-    monkeypatch.setattr(TorchEngine, "_sequences", None)  # whoever generates now fails
+    monkeypatch.setattr(TorchEngine, "step", None)  # whoever generates now fails
     assert run_eval(knows_seven, ROWS).done.report == first.done.report
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dapo.models.language_model import LanguageModel
 from dapo.records import Draw
-from dapo.rollout.engine import Rollout, RolloutEngine
+from dapo.rollout.engine import Rollout, RolloutEngine, answer_all
 from dapo.rollout.settings import Sampling
 from dapo.rollout.torch_engine import TorchEngine
 
@@ -35,7 +35,7 @@ def generate() -> Callable[..., list[Rollout]]:
         engine: RolloutEngine, draws: Sequence[Draw], *, n: int = 1, new: int = 12, seed: int = 0, **changes: Any
     ) -> list[Rollout]:
         sampling = Sampling(n=n, max_new_tokens=new, **changes)
-        done = [rollout for rollout in engine.rollout(draws, sampling, seed) if rollout is not None]
+        done = [rollout for rollout in answer_all(engine, draws, sampling, seed) if rollout is not None]
         place = {draw.id: number for number, draw in enumerate(draws)}
         return sorted(done, key=lambda rollout: place[rollout.draw.id])
 

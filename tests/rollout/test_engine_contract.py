@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from dapo.rollout.engine import Request, answer_all
+from dapo.rollout.settings import Sampling
+
 TEXTS = ("1+1=", "what is 2*3?", "a", "continue this: 1, 2, 3,")
 
 
@@ -152,12 +155,10 @@ def test_a_prompt_is_computed_once_for_all_its_answers(make_engine, load_tiny, g
 def test_closing_the_iterator_stops_the_work_and_the_engine_goes_on_with_other_work(
     make_engine, table_model, generate, draw
 ):
-    from dapo.rollout.settings import Sampling
-
     table = torch.zeros(64, 64)
     table[:, 0] = -1e4
     engine = make_engine(table_model(table))
-    rollouts = engine.rollout([draw(0, "a"), draw(1, "b")], Sampling(n=2, max_new_tokens=50), 0)
+    rollouts = answer_all(engine, [draw(0, "a"), draw(1, "b")], Sampling(n=2, max_new_tokens=50), 0)
     assert next(rollouts) is None
     rollouts.close()
     assert engine.counters.sampled_tokens < 50
@@ -166,14 +167,12 @@ def test_closing_the_iterator_stops_the_work_and_the_engine_goes_on_with_other_w
 
 def test_a_group_is_yielded_as_soon_as_it_is_whole(make_engine, table_model, always, draw):
     """The answer of 1 token is handed out before the one of 30 is written."""
-    from dapo.rollout.settings import Sampling
-
     table = torch.zeros(64, 64)
     table[:, 0] = -1e4
     table[2, 0] = 60.0  # after a: the end
     engine = make_engine(table_model(table))
     draws = [draw(0, "b"), draw(1, "a")]
-    rollouts = engine.rollout(draws, Sampling(n=1, max_new_tokens=30, temperature=1e-3), 0)
+    rollouts = answer_all(engine, draws, Sampling(n=1, max_new_tokens=30, temperature=1e-3), 0)
     first = next(rollout for rollout in rollouts if rollout is not None)
     assert first.draw.id == 1
     assert engine.counters.sampled_tokens <= 4
@@ -207,3 +206,93 @@ def test_greedy_takes_the_likeliest_token_whatever_the_seed(make_engine, load_ti
 
 def test_no_draws_are_no_rollouts(make_engine, load_tiny, generate):
     assert generate(make_engine(load_tiny()), []) == []
+
+
+def stepped(engine, steps=200):
+    """What the engine finishes in so many steps, by draw and sample."""
+    return {
+        (done.request.draw.id, done.request.sample): done.completion for _ in range(steps) for done in engine.step()
+    }
+
+
+def tokens_of(found):
+    return {key: answer.tokens for key, answer in found.items()}
+
+
+def requests_of(draws, new=20, **changes):
+    sampling = Sampling(n=2, max_new_tokens=new, **changes)
+    return [Request(draw, sample, sampling, 0) for draw in draws for sample in range(2)]
+
+
+@pytest.mark.parametrize("slots", [2, 3, 64])
+@pytest.mark.parametrize("steps", [1, 3, 7])
+def test_an_answer_that_was_interrupted_goes_on_as_if_it_had_not_been(
+    make_engine, load_tiny, draws, fresh_logprobs, slots, steps
+):
+    """B78: on another engine even; tokens already written count towards the limit, and no number is drawn twice."""
+    model = load_tiny()
+    whole, first, second = make_engine(model, slots), make_engine(model, slots), make_engine(model, 5)
+    whole.submit(requests_of(draws))
+    first.submit(requests_of(draws))
+    found = stepped(first, steps)
+    rest = first.abort()
+    assert len(found) + len(rest) == 8
+    assert any(request.tokens for request in rest)
+    assert first.step() == []
+    second.submit(rest)
+    found |= stepped(second)
+    assert tokens_of(found) == tokens_of(stepped(whole))
+    for (number, _), answer in found.items():
+        fresh = fresh_logprobs(model, draws[number].prompt.tokens, answer.tokens)
+        torch.testing.assert_close(torch.tensor(answer.logprobs), fresh, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_answers_that_go_on_under_new_weights_are_drawn_by_them_alone(make_engine, load_tiny, draws, fresh_logprobs):
+    """B83: each token's log-probability is that of the weights that drew it; no state of the old ones is used."""
+    model = load_tiny()
+    engine = make_engine(model)
+    engine.submit(requests_of(draws))
+    early = stepped(engine, 4)
+    rest = engine.abort()
+    old = [fresh_logprobs(model, request.draw.prompt.tokens, request.tokens) for request in rest]
+    engine.submit(rest)
+    for parameter in model.module.parameters():
+        parameter.mul_(1.05)
+    engine.load(7)
+    assert engine.version == 7
+    found = stepped(engine)
+    assert len(early) + len(found) == 8
+    for request, before in zip(rest, old, strict=True):
+        answer = found[request.draw.id, request.sample]
+        after = fresh_logprobs(model, request.draw.prompt.tokens, answer.tokens)
+        expected = torch.cat([before, after[len(before) :]])
+        torch.testing.assert_close(torch.tensor(answer.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_requests_that_come_while_others_run_change_nothing_in_them(make_engine, load_tiny, draws):
+    model = load_tiny()
+    together, apart = make_engine(model), make_engine(model)
+    together.submit(requests_of(draws))
+    apart.submit(requests_of(draws[:2]))
+    found = stepped(apart, 3)
+    apart.submit(requests_of(draws[2:]))
+    assert tokens_of(found | stepped(apart)) == tokens_of(stepped(together))
+
+
+def test_requests_drawn_otherwise_or_longer_wait_their_turn_and_are_answered(make_engine, load_tiny, draws):
+    """Another temperature, then longer answers than there is room for beside the others."""
+    model = load_tiny()
+    kinds = ({"new": 6}, {"new": 6}, {"new": 6, "temperature": 0.5}, {"new": 40})
+    requests = [requests_of([draw], **kind) for draw, kind in zip(draws, kinds, strict=True)]
+    engine = make_engine(model)
+    engine.submit(requests[0] + requests[1])
+    found = stepped(engine, 1)
+    engine.submit(requests[2] + requests[3])
+    found |= stepped(engine)
+    for each in requests:
+        alone = make_engine(model)
+        alone.submit(each)
+        expected = tokens_of(stepped(alone))
+        assert len(expected) == 2
+        assert {key: found[key].tokens for key in expected} == expected

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dapo.errors import ConfigError
+from dapo.errors import ConfigError, RolloutError
 from dapo.rollout import kv_cache, torch_engine
+from dapo.rollout.engine import Request
 from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
+from dapo.rollout.settings import Sampling
 from dapo.rollout.torch_engine import TorchEngine
 
 
@@ -55,7 +57,7 @@ def test_neighbours_share_a_call_while_what_they_read_for_nothing_costs_less_tha
 
 
 def test_prompts_are_computed_in_passes_of_bounded_size(load_tiny, generate, draw, monkeypatch):
-    """9 prompts of 10 tokens, 25 tokens a pass: 2 + 2 + 2 + 2 + 1. One of 30 goes alone."""
+    """9 prompts of 10 tokens, 25 tokens a pass: 2 + 2 + 2 + 2 + 1. One of 30 goes alone, and once."""
     sizes: list[int] = []
     monkeypatch.setattr(torch_engine, "PREFILL_TOKENS", 25)
     model = load_tiny()
@@ -63,7 +65,8 @@ def test_prompts_are_computed_in_passes_of_bounded_size(load_tiny, generate, dra
     monkeypatch.setattr(
         model, "hidden", lambda tokens, *rest: (sizes.append(len(tokens)), plain(tokens, *rest))[1], raising=True
     )
-    generate(engine(model), [*(draw(number, "a" * 10) for number in range(9)), draw(9, "b" * 30)], new=1)
+    draws = [draw(number, "a" * 9 + "abcdefghi"[number]) for number in range(9)]
+    generate(engine(model), [*draws, draw(9, "b" * 30), draw(10, "b" * 30)], new=1)
     assert sizes == [20, 20, 20, 20, 10, 30]
 
 
@@ -114,7 +117,20 @@ def test_the_cache_is_not_kept_between_rollouts(load_tiny, generate, draw):
     model = load_tiny()
     worker = engine(model)
     generate(worker, [draw(0, "abc")])
-    assert not any(isinstance(held, kv_cache.KVCache | kv_cache.PromptStates) for held in vars(worker).values())
+    assert worker._work is None
+
+
+def test_weights_that_change_while_answers_are_written_must_be_loaded(load_tiny, draw):
+    """B83: their keys and values would be mixed with the new ones'."""
+    worker = engine(load_tiny())
+    worker.submit([Request(draw(0, "abc"), 0, Sampling(n=1, max_new_tokens=9), 0)])
+    worker.step()
+    with torch.no_grad():
+        worker.model.module.model.norm.weight.mul_(2)
+    with pytest.raises(RolloutError, match="weights have changed while answers are being written"):
+        worker.step()
+    worker.load(1)
+    worker.step()
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
@@ -133,16 +149,18 @@ def test_no_product_of_a_rollout_lays_its_weight_out_anew(load_tiny, generate, d
 
 def test_a_free_slot_goes_to_the_sequence_that_waits_longest(draw):
     """0, 1, 2 run in slots 0, 1, 2; when 0 and 1 end, 2 moves to slot 0, and 3 and 4 start behind it."""
-    sequences = [RunningSequence(draw(0, "a"), sample, 9, sequence_uniforms(0, 0, sample)) for sample in range(5)]
-    scheduler = Scheduler(sequences, 3)
-    assert scheduler.admit() == sequences[:3]
-    assert scheduler.admit() == []
+    sampling = Sampling(n=5, max_new_tokens=9)
+    sequences = [RunningSequence.of(Request(draw(0, "a"), sample, sampling, 0), 9) for sample in range(5)]
+    scheduler = Scheduler()
+    scheduler.waiting.extend(sequences)
+    assert scheduler.admit(3, lambda sequence: True) == sequences[:3]
+    assert scheduler.admit(3, lambda sequence: True) == []
     sequences[0].stop_reason = sequences[1].stop_reason = "stop"
     slots = {0: sequences[0], 1: sequences[1], 2: sequences[2]}
     assert set(scheduler.release_finished(lambda old, new: slots.update({new: slots[old]}))) == set(sequences[:2])
     assert scheduler.running == [slots[0]] == [sequences[2]]
-    assert scheduler.next_waiting is sequences[3]
-    assert scheduler.admit() == sequences[3:]
+    assert scheduler.waiting[0] is sequences[3]
+    assert scheduler.admit(3, lambda sequence: True) == sequences[3:]
     assert scheduler.running == sequences[2:]
     assert scheduler.unfinished
 

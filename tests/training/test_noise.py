@@ -10,6 +10,7 @@ import pytest
 
 from dapo.models.language_model import LanguageModel
 from dapo.records import Draw
+from dapo.rollout.engine import answer_all
 from dapo.rollout.settings import Sampling
 from dapo.rollout.torch_engine import TorchEngine
 from dapo.training.batch import Answer
@@ -41,7 +42,7 @@ def test_the_first_step_sees_the_log_probabilities_that_the_engine_recorded(
     model = load_checkpoint(family_folder(family, **settings), activation_checkpointing=checkpointing)
     engine = TorchEngine(model, max_num_seqs=8, kv_cache_gb=0.1)
     draws = [draw(number, text) for number, text in enumerate(("ab", "cde"))]
-    rollouts = [each for each in engine.rollout(draws, Sampling(n=4, max_new_tokens=12), seed=1) if each]
+    rollouts = [each for each in answer_all(engine, draws, Sampling(n=4, max_new_tokens=12), seed=1) if each]
     answers = [
         Answer(each.draw.id, each.draw.prompt, completion, advantage)
         for each in rollouts

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dapo.records import Draw, Group, Score
 from dapo.rewards.pool import RewardPool
-from dapo.rollout.engine import Rollout, RolloutEngine
+from dapo.rollout.engine import Rollout, RolloutEngine, answer_all
 from dapo.rollout.settings import Sampling
 from dapo.sampling.dynamic_sampler import Wait
 
@@ -67,7 +67,7 @@ class ScoredGeneration:
         # Groups leave in the order in which the engine finished them, not in that in which their scores came back:
         # where a collection ends, and what it drops, then does not depend on how fast a reward is.
         scoring: deque[tuple[Rollout, Future[list[Score]]]] = deque()
-        rollouts = self._engine.rollout(draws, self._sampling, self._seed)
+        rollouts = answer_all(self._engine, draws, self._sampling, self._seed)
         try:
             while True:
                 started = time.perf_counter()

@@ -76,6 +76,7 @@ class Run:
         )
         self.updates = state.updates if state else 0
         """Updates made: the version of the present weights."""
+        parts.engine.load(self.updates)
         filtering = parts.algorithm.dynamic_sampling
         self.length = Length(self.config.run, parts.stream, self.config.collection.batch_size, filtering)
         self._epochs = EpochNotices(parts.stream)
@@ -184,6 +185,7 @@ class Run:
         judged = judge_groups(collection.groups, self.parts.algorithm, limit)
         metrics, trained = self._update(judged)
         self.updates += 1
+        self.parts.engine.load(self.updates)
         metrics |= self._account(collection, judged, metrics)
         measured = self._measure() if self._measurement_due else {}
         self._write(self.updates, metrics | measured)

@@ -38,7 +38,8 @@ class KVCache:
     def __init__(self, shape: CacheShape, slots: int, longest: int, dtype: torch.dtype, device: torch.device) -> None:
         """longest: most tokens that any of the sequences can reach."""
         self.capacity = 0
-        self._longest = longest
+        self.longest = longest
+        """Most tokens that a sequence may come to."""
         self.lengths = [0] * slots
         """Tokens held by each slot."""
         empty = torch.empty(slots, shape.heads, 0, shape.width, dtype=dtype, device=device)
@@ -50,7 +51,7 @@ class KVCache:
         if length <= self.capacity:
             return
         wanted = max(length, self.capacity + self.capacity // 2)
-        self.capacity = min(-(-wanted // GROWTH) * GROWTH, self._longest)
+        self.capacity = min(-(-wanted // GROWTH) * GROWTH, self.longest)
         for store in (self.keys, self.values):
             for layer, old in enumerate(store):
                 grown = old.new_zeros(*old.shape[:2], self.capacity, old.shape[3])

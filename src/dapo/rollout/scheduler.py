@@ -1,52 +1,66 @@
-"""Which sequence runs where: waiting sequences take free slots at once, finished ones leave them."""
+"""Which request runs where: waiting ones take free slots at once, finished ones leave them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from dapo.records import Draw, StopReason
+from dapo.records import StopReason
+from dapo.rollout.engine import Request
 
 
 @dataclass(eq=False)
 class RunningSequence:
     """One answer while it is written."""
 
-    draw: Draw
-    sample: int
-    """Which of the prompt's answers: 0..n-1."""
+    request: Request
     limit: int
     """Most tokens it may have."""
     uniforms: np.random.Generator
     """Its own numbers, one per token, from (seed, draw id, sample) alone."""
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
+    tokens: list[int]
+    logprobs: list[float]
     stop_reason: StopReason | None = None
+
+    @classmethod
+    def of(cls, request: Request, limit: int) -> RunningSequence:
+        """At its beginning, or behind the tokens that the request has already."""
+        uniforms = sequence_uniforms(request.seed, request.draw.id, request.sample)
+        uniforms.random(len(request.tokens))  # those that its tokens were drawn with
+        return cls(request, limit, uniforms, list(request.tokens), list(request.logprobs))
+
+    @property
+    def context(self) -> tuple[int, ...]:
+        """What stands before its next token."""
+        return (*self.request.draw.prompt.tokens, *self.tokens)
+
+    @property
+    def longest(self) -> int:
+        """Tokens that it may come to, prompt and answer together."""
+        return len(self.request.draw.prompt.tokens) + self.limit
 
 
 class Scheduler:
     """First come, first served. The running sequences always fill the first slots: their place in `running`."""
 
-    def __init__(self, sequences: Sequence[RunningSequence], slots: int) -> None:
-        self._waiting = deque(sequences)
-        self._slots = slots
+    def __init__(self) -> None:
+        self.waiting: deque[RunningSequence] = deque()
         self.running: list[RunningSequence] = []
 
     @property
     def unfinished(self) -> bool:
-        return bool(self._waiting or self.running)
+        return bool(self.waiting or self.running)
 
-    @property
-    def next_waiting(self) -> RunningSequence | None:
-        return self._waiting[0] if self._waiting else None
-
-    def admit(self) -> list[RunningSequence]:
-        """Give every free slot to a waiting sequence; returns those that start now, the last in `running`."""
-        started = [self._waiting.popleft() for _ in range(min(self._slots - len(self.running), len(self._waiting)))]
-        self.running += started
+    def admit(self, slots: int, fits: Callable[[RunningSequence], bool]) -> list[RunningSequence]:
+        """Give every free slot to a waiting sequence, up to the first that does not fit in with those that run; returns
+        those that start now, the last in `running`."""
+        started: list[RunningSequence] = []
+        while self.waiting and len(self.running) < slots and fits(self.waiting[0]):
+            started.append(self.waiting.popleft())
+            self.running.append(started[-1])
         return started
 
     def release_finished(self, move: Callable[[int, int], None]) -> list[RunningSequence]:
@@ -63,6 +77,13 @@ class Scheduler:
                     self.running[slot] = last
                     move(len(self.running), slot)
         return finished
+
+    def clear(self) -> Sequence[RunningSequence]:
+        """Take out everything, in the order in which it came."""
+        everything = [*self.running, *self.waiting]
+        self.running.clear()
+        self.waiting.clear()
+        return everything
 
 
 def sequence_uniforms(seed: int, draw_id: int, sample: int) -> np.random.Generator:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
 from dapo.models.packed_attention import Family
 from dapo.models.packed_weights import PackedWeights
-from dapo.records import AnswerLimit, Completion, Draw, Prompt
-from dapo.rollout.engine import Rollout, RolloutCounters
+from dapo.records import AnswerLimit, Completion, Prompt
+from dapo.rollout.engine import Finished, Request, RolloutCounters
 from dapo.rollout.kv_cache import CacheShape, DecodeAttention, KVCache, PrefillAttention, PromptStates
-from dapo.rollout.scheduler import RunningSequence, Scheduler, sequence_uniforms
+from dapo.rollout.scheduler import RunningSequence, Scheduler
 from dapo.rollout.settings import Sampling
 from dapo.rollout.token_sampling import draw_tokens
 
@@ -32,9 +33,13 @@ class TorchEngine:
         self.max_num_seqs = max_num_seqs
         self.kv_cache_gb = kv_cache_gb
         self.counters = RolloutCounters()
+        self.version = 0
+        self._scheduler = Scheduler()
+        self._work: _Work | None = None
+        """Held while something is being written: between rollouts its memory is the trainer's."""
 
     def check(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[str]:
-        """Refuse before a run begins what `rollout` would refuse in its middle; returns what a person should know.
+        """Refuse before a run begins what `submit` would refuse in its middle; returns what a person should know.
 
         Raises ConfigError for a prompt without room for an answer, a sequence that the model's attention or positions
         do not carry or a cache without room for one, and ModelError for a tokenizer that is not the model's.
@@ -73,30 +78,49 @@ class TorchEngine:
         """Where this engine cuts answers."""
         return AnswerLimit(max_new_tokens, self.model.context_length)
 
+    def submit(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            limit = self._limit(request.draw.prompt, request.sampling.max_new_tokens)
+            sequence = RunningSequence.of(request, limit)
+            self._affordable_slots(sequence.longest)
+            self._scheduler.waiting.append(sequence)
+
     @torch.inference_mode()  # cheaper than no_grad where a step is thousands of small operations
-    def rollout(self, draws: Sequence[Draw], sampling: Sampling, seed: int) -> Generator[Rollout | None, None, None]:
-        sequences = [sequence for draw in draws for sequence in self._sequences(draw, sampling, seed)]
-        if not sequences:
-            return
-        longest = max(len(sequence.draw.prompt.tokens) + sequence.limit for sequence in sequences)
-        slots = min(self._affordable_slots(longest), len(sequences))
+    def step(self) -> list[Finished]:
+        if not self._scheduler.unfinished:
+            return []
+        if self._work is None or not (self._scheduler.running or self._work.fits(self._scheduler.waiting[0])):
+            self._work = self._begin()
+        if self._work.weights_state != _state(self.model.module):
+            raise RolloutError(
+                "the weights have changed while answers are being written", fix="call load() after each update"
+            )
+        finished = self._work.step()
+        if not self._scheduler.unfinished:
+            self._work = None
+        return self._finished(finished)
+
+    def abort(self) -> list[Request]:
+        self._work = None
+        return [
+            replace(sequence.request, tokens=tuple(sequence.tokens), logprobs=tuple(sequence.logprobs))
+            for sequence in self._scheduler.clear()
+        ]
+
+    def load(self, version: int) -> None:
+        """The weights are the trainer's own and are new already; what old ones computed is forgotten."""
+        self.submit(self.abort())
+        self.version = version
+
+    def _begin(self) -> _Work:
+        """Room for the requests that wait, which the first of them and all that are like it then take."""
+        waiting = self._scheduler.waiting
+        longest = max(sequence.longest for sequence in waiting)
+        slots = self._affordable_slots(longest)
         cache = KVCache(_cache_shape(self.model), slots, longest, self.model.dtype, self.model.device)
-        weights = PackedWeights(self.model.module, slots)
-        generation = _Generation(self.model, self.counters, sampling, Scheduler(sequences, slots), cache, weights)
-        missing = {draw.id: sampling.n for draw in draws}
-        done: dict[int, list[RunningSequence]] = {draw.id: [] for draw in draws}
-        while generation.scheduler.unfinished:
-            finished = generation.step()
-            whole = False
-            for sequence in finished:
-                key = sequence.draw.id
-                done[key].append(sequence)
-                missing[key] -= 1
-                if missing[key] == 0:
-                    whole = True
-                    yield self._rollout(sequence.draw, done.pop(key), sampling)
-            if not whole:
-                yield None
+        weights = PackedWeights(self.model.module, min(slots, len(waiting)))
+        sampling = waiting[0].request.sampling
+        return _Work(self.model, self.counters, sampling, self._scheduler, slots, cache, weights)
 
     def _limit(self, prompt: Prompt, max_new_tokens: int) -> int:
         """Most tokens of an answer to `prompt`."""
@@ -109,13 +133,6 @@ class TorchEngine:
             )
         return limit
 
-    def _sequences(self, draw: Draw, sampling: Sampling, seed: int) -> list[RunningSequence]:
-        limit = self._limit(draw.prompt, sampling.max_new_tokens)
-        return [
-            RunningSequence(draw, sample, limit, sequence_uniforms(seed, draw.id, sample))
-            for sample in range(sampling.n)
-        ]
-
     def _affordable_slots(self, longest: int) -> int:
         per_token = _cache_shape(self.model).bytes_per_token(self.model.dtype)
         need = per_token * longest / 2**30
@@ -127,25 +144,26 @@ class TorchEngine:
             )
         return slots
 
-    def _rollout(self, draw: Draw, sequences: list[RunningSequence], sampling: Sampling) -> Rollout:
-        sequences.sort(key=lambda sequence: sequence.sample)
+    def _finished(self, sequences: Sequence[RunningSequence]) -> list[Finished]:
+        if not sequences:
+            return []
         texts = self.model.tokenizer.batch_decode([sequence.tokens for sequence in sequences], skip_special_tokens=True)
-        return Rollout(
-            draw,
-            tuple(
+        return [
+            Finished(
+                sequence.request,
                 Completion(
                     tokens=tuple(sequence.tokens),
                     logprobs=tuple(sequence.logprobs),
-                    text=_cut_after_stop(text, sampling.stop_strings),
+                    text=_cut_after_stop(text, sequence.request.sampling.stop_strings),
                     stop_reason=sequence.stop_reason or "length",
-                )
-                for sequence, text in zip(sequences, texts, strict=True)
-            ),
-        )
+                ),
+            )
+            for sequence, text in zip(sequences, texts, strict=True)
+        ]
 
 
-class _Generation:
-    """One call of `rollout` while it runs: its slots, and the states that the next tokens are drawn from."""
+class _Work:
+    """What is being written: its slots, and the states that the next tokens are drawn from."""
 
     def __init__(
         self,
@@ -153,6 +171,7 @@ class _Generation:
         counters: RolloutCounters,
         sampling: Sampling,
         scheduler: Scheduler,
+        slots: int,
         cache: KVCache,
         weights: PackedWeights,
     ) -> None:
@@ -160,10 +179,13 @@ class _Generation:
         self.counters = counters
         self.sampling = sampling
         self.scheduler = scheduler
+        self.slots = slots
         self.cache = cache
         self.weights = weights
-        self.prompts: dict[int, tuple[PromptStates, Tensor]] = {}
-        """By draw id: prompts of which some answers still wait, with their last hidden state (1, W)."""
+        self.weights_state = _state(model.module)
+        self.contexts: dict[tuple[int, ...], tuple[PromptStates, Tensor]] = {}
+        """By tokens: what answers begin behind, mostly a prompt whose other answers still wait, with its last hidden
+        state (1, W)."""
         self.hidden: list[Tensor] = []
         """Last hidden states (R, W), to be joined; several sequences may draw from one row."""
         self.row: list[int] = []
@@ -172,40 +194,44 @@ class _Generation:
     def step(self) -> list[RunningSequence]:
         """Start what there is room for and give every running sequence one token; returns the finished ones."""
         with self.weights:
-            self._start(self.scheduler.admit())
+            self._start(self.scheduler.admit(self.slots, self.fits))
             self._draw()
             finished = self.scheduler.release_finished(self.cache.move)
             self.counters.finished += len(finished)
             self._decode()
         return finished
 
-    def _start(self, started: list[RunningSequence]) -> None:
-        """Compute prompts that are new, once each, and copy them into the slots of their answers."""
-        new = {sequence.draw.id: sequence.draw for sequence in started if sequence.draw.id not in self.prompts}
-        for draws in _passes(list(new.values())):
-            self._prefill(draws)
-        rows: dict[int, int] = {}
-        for slot, sequence in enumerate(started, start=len(self.row)):
-            states, last = self.prompts[sequence.draw.id]
-            self.cache.fill(slot, states)
-            if sequence.draw.id not in rows:
-                rows[sequence.draw.id] = sum(len(part) for part in self.hidden)
-                self.hidden.append(last)
-            self.row.append(rows[sequence.draw.id])
-        waiting = self.scheduler.next_waiting
-        self.prompts = {key: kept for key, kept in self.prompts.items() if waiting and waiting.draw.id == key}
+    def fits(self, sequence: RunningSequence) -> bool:
+        """Whether it can run beside the others: drawn alike, and no longer than the cache was made for."""
+        alike = replace(sequence.request.sampling, n=self.sampling.n, max_new_tokens=self.sampling.max_new_tokens)
+        return alike == self.sampling and sequence.longest <= self.cache.longest
 
-    def _prefill(self, draws: list[Draw]) -> None:
-        lengths = [len(draw.prompt.tokens) for draw in draws]
-        tokens = [token for draw in draws for token in draw.prompt.tokens]
-        packing = PrefillAttention(self.model.attention([Family(length) for length in lengths]))
-        hidden = self.model.hidden(torch.tensor(tokens, device=self.model.device), packing.position_T, packing)
+    def _start(self, started: list[RunningSequence]) -> None:
+        """Compute contexts that are new, once each, and copy them into the slots of their answers."""
+        contexts = [sequence.context for sequence in started]
+        for part in _passes([context for context in dict.fromkeys(contexts) if context not in self.contexts]):
+            self._prefill(part)
+        rows: dict[tuple[int, ...], int] = {}
+        for slot, context in enumerate(contexts, start=len(self.row)):
+            states, last = self.contexts[context]
+            self.cache.fill(slot, states)
+            if context not in rows:
+                rows[context] = sum(len(part) for part in self.hidden)
+                self.hidden.append(last)
+            self.row.append(rows[context])
+        waiting = self.scheduler.waiting[0].context if self.scheduler.waiting else None
+        self.contexts = {context: kept for context, kept in self.contexts.items() if context == waiting}
+
+    def _prefill(self, contexts: Sequence[tuple[int, ...]]) -> None:
+        packing = PrefillAttention(self.model.attention([Family(len(context)) for context in contexts]))
+        tokens = torch.tensor([token for context in contexts for token in context], device=self.model.device)
+        hidden = self.model.hidden(tokens, packing.position_T, packing)
         self.counters.prompt_tokens += len(tokens)
         start = 0
-        for draw, length in zip(draws, lengths, strict=True):
-            run = slice(start, start + length)
-            self.prompts[draw.id] = packing.states(run), hidden[run.stop - 1 : run.stop]
-            start += length
+        for context in contexts:
+            run = slice(start, start + len(context))
+            self.contexts[context] = packing.states(run), hidden[run.stop - 1 : run.stop]
+            start = run.stop
 
     def _draw(self) -> None:
         running = self.scheduler.running
@@ -218,7 +244,7 @@ class _Generation:
         for sequence, (token, logprob) in zip(running, drawn.to_host(), strict=True):
             if not math.isfinite(logprob):
                 raise RolloutError(
-                    f"prompt {sequence.draw.prompt.index}: the probabilities of the next token are not finite "
+                    f"prompt {sequence.request.draw.prompt.index}: the probabilities of the next token are not finite "
                     f"after {len(sequence.tokens)} tokens",
                     fix="the weights have diverged or were damaged: lower lr, or train in float32",
                 )
@@ -246,23 +272,27 @@ class _Generation:
             self.hidden = [self.model.hidden(last, packing.position_T, packing)]
 
 
+def _state(module: nn.Module) -> int:
+    """Grows with every change of a parameter in place."""
+    return sum(parameter._version for parameter in module.parameters())
+
+
 def _cache_shape(model: LanguageModel) -> CacheShape:
     config = model.module.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     return CacheShape(config.num_hidden_layers, heads, model.head_width)
 
 
-def _passes(draws: list[Draw]) -> Iterator[list[Draw]]:
-    """Cut into runs of at most PREFILL_TOKENS prompt tokens."""
-    batch: list[Draw] = []
+def _passes(contexts: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    """Cut into runs of at most PREFILL_TOKENS tokens."""
+    batch: list[tuple[int, ...]] = []
     size = 0
-    for draw in draws:
-        length = len(draw.prompt.tokens)
-        if batch and size + length > PREFILL_TOKENS:
+    for context in contexts:
+        if batch and size + len(context) > PREFILL_TOKENS:
             yield batch
             batch, size = [], 0
-        batch.append(draw)
-        size += length
+        batch.append(context)
+        size += len(context)
     if batch:
         yield batch
 
