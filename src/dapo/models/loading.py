@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from dapo.errors import ModelError
+from dapo.errors import DapoError, ModelError
 from dapo.models.activation_checkpointing import checkpoint_layers
 from dapo.models.bundled import BUNDLED, bundled_folder
 from dapo.models.checks import check_model
@@ -154,16 +154,19 @@ def save_model(model: LanguageModel, folder: Path) -> None:
 def check_can_be_saved(model: LanguageModel) -> None:
     """Write everything but the weights to a folder that is removed again. Raises ModelError for what cannot be written,
     before anything is computed that would then be lost."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
+    try:
+        with tempfile.TemporaryDirectory() as folder:
             _save(model, Path(folder), {})
-        except OSError:
-            raise  # the disk's fault
-        except Exception as problem:  # the library refuses in many ways
-            raise ModelError(
-                f"{type(model.module).__name__} could be trained but not saved: {first_line(problem)}",
-                fix="mend the model's config.json or its tokenizer's files",
-            ) from problem
+    except OSError as problem:
+        raise DapoError(
+            f"cannot write temporary files to {tempfile.gettempdir()}: {problem.strerror or problem}",
+            fix="free the disk, or name another folder by the environment variable TMPDIR",
+        ) from problem
+    except Exception as problem:  # the library refuses in many ways
+        raise ModelError(
+            f"{type(model.module).__name__} could be trained but not saved: {first_line(problem)}",
+            fix="mend the model's config.json or its tokenizer's files",
+        ) from problem
 
 
 def _save(model: LanguageModel, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
