@@ -16,7 +16,7 @@ from dapo.kinds import kind_of, wrong_kind
 from dapo.models.settings import ModelSettings
 from dapo.peers import explain, find
 from dapo.places import nearest_place
-from dapo.rewards.settings import RewardSettings
+from dapo.rewards.settings import RewardSettings, own_reward
 from dapo.rollout.settings import RolloutSettings
 from dapo.sampling.settings import CollectionSettings
 from dapo.tracking.settings import AlarmSettings
@@ -133,6 +133,8 @@ def make_settings(kind: type[T], given: Mapping[str, Any]) -> T:
     Raises ConfigError for a value that is malformed or refused.
     """
     names = get_type_hints(kind)
+    if kind is RewardSettings:
+        given = own_reward(given)
     return kind(**{name: _convert(kind, name, value) for name, value in given.items() if name in names})
 
 

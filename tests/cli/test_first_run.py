@@ -9,6 +9,7 @@ import pytest
 
 from dapo.cli import train
 from dapo.cli.main import main
+from dapo.config import load_config
 
 REWARD = "def reward_fn(record):\n    return float(record.metadata['sample_index'])\n"
 QUICK = ["--reward", "reward.py", "--reward-workers", "1", "--train-devices", "cpu", "--n-samples", "2"]
@@ -114,3 +115,13 @@ def test_a_clip_is_warned_of_only_where_a_person_set_it(place: Path, capsys: pyt
         "taken where every ratio is still 1; lower mini_bs or gradient_accumulation_steps to make more\n"
         in capsys.readouterr().out
     )
+
+
+def test_a_file_is_taken_wherever_a_reward_is_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-reward", "--reward", "reward.py:reward_fn", "--dataset-path", "data.jsonl", "--rows", "1"]) == 0
+    loaded = load_config(None, {"ckpt": "m", "dataset_path": "d", "reward": "own/reward.py"}).reward
+    assert (loaded.reward, loaded.reward_fn_path) == (None, "own/reward.py")
+    capsys.readouterr()
+    both = ["--reward", "reward.py", "--reward-fn-path", "other.py"]
+    assert main(["check-reward", *both, "--dataset-path", "data.jsonl"]) == 2
+    assert "a run has one reward" in capsys.readouterr().err

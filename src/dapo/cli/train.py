@@ -120,10 +120,7 @@ def run_loop(
 
 def read_positional(word: str | None, flags: dict[str, Any]) -> tuple[Path | None, list[str]]:
     """The recipe, if the word names one; otherwise it is the data, which `flags` get, and everything else has a
-    default. A reward that is a file is that of a person. Returns what is to be said of it as well."""
-    reward = flags.get("reward")
-    if reward is not None and reward.split(":")[0].endswith(".py") and "reward_fn_path" not in flags:
-        flags["reward_fn_path"] = flags.pop("reward")
+    default. Returns what is to be said of it as well."""
     if word is None or not _is_data(word):
         return (None if word is None else Path(word)), []
     if "dataset_path" in flags:

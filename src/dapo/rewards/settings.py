@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dapo.errors import ConfigError
 from dapo.rewards.built_in import BUILT_IN
@@ -19,7 +21,7 @@ class RewardSettings:
     """How answers are scored. Exactly one of `reward` and `reward_fn_path` is given."""
 
     reward: str | None = None
-    """Built-in reward: `math` (last boxed or "Answer:" answer), `exact_number` (last number) or `countdown`."""
+    """`math` (last boxed or "Answer:" answer), `exact_number` (last number), `countdown`, or your own `file.py`."""
     reward_fn_path: str | None = None
     """Your own reward, as `file.py` or `file.py:function`."""
     reward_workers: int | None = None
@@ -53,6 +55,14 @@ class RewardSettings:
         if self.reward_workers is not None:
             return self.reward_workers
         return max(1, _usable_cores() - 1)
+
+
+def own_reward(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A reward that names a Python file is a person's own: `reward = "reward.py"` means `reward_fn_path`."""
+    reward = given.get("reward")
+    if not isinstance(reward, str) or ".py" not in reward or given.get("reward_fn_path") is not None:
+        return given
+    return {**given, "reward": None, "reward_fn_path": reward}
 
 
 def _check_choice(reward: str | None, reward_fn_path: str | None) -> None:
