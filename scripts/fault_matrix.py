@@ -58,6 +58,8 @@ PLACES = {
 """Where a run can be interrupted: label -> module, function."""
 TIMINGS = ("seconds_", "rollout_tokens_per_s", "train_tokens_per_s")
 UPDATES = 6
+SHORTEST_MESSAGE = 200
+"""Bytes: what a run says goes to a file too, under the same limit."""
 LONGEST_DELAY_S = 0.01
 """A signal comes up to this long after the place was reached."""
 
@@ -295,13 +297,14 @@ def moments(number: int, counts: dict[str, int], dice: random.Random) -> Iterato
 def try_signals(
     runs: Runs, tally: Tally, unbroken: dict[str, Any], when: Iterator[Moment], number: int, part: str
 ) -> None:
-    # A signal behind the run's end, while Python takes itself down, ends it as it ends any process: a shell's 143.
-    allowed = {-signal.SIGKILL, 0} if number == signal.SIGKILL else {143, -signal.SIGTERM}
     for moment in when:
         run = runs.root / "run"
         code, said = runs.start(run, moment=moment, signal_number=number)
-        problem = None if code in allowed else f"exit code {code}:\n{said}"
         interrupted = not (run / "final").exists()
+        # Behind the run's end a signal comes too late, or ends a process that is taking itself down.
+        allowed = {-signal.SIGKILL} if number == signal.SIGKILL else {143}
+        allowed |= set() if interrupted else {0, -number}
+        problem = None if code in allowed else f"exit code {code}:\n{said}"
         problem = problem or check_resumed(runs, run, unbroken)
         tally.add(part, moment.place, interrupted=interrupted, problem=problem and f"{moment}: {problem}")
         shutil.rmtree(run)
@@ -335,7 +338,7 @@ def try_full_disks(runs: Runs, tally: Tally, unbroken: dict[str, Any], need: int
 
 def try_file_limits(runs: Runs, tally: Tally, unbroken: dict[str, Any], limits: list[int]) -> None:
     """The same for whoever may not mount: writes beyond a size fail."""
-    for limit in limits:
+    for limit in (each for each in limits if each >= SHORTEST_MESSAGE):
         run = runs.root / "run"
         code, said = runs.start(run, file_limit=limit)
         clear = "error:" in said and "fix:" in said and "Traceback" not in said
