@@ -146,7 +146,7 @@ def test_an_export_that_cannot_be_written_is_an_error_with_the_reason(
         (["missing", "--out", "o"], "is not a run folder"),
         (["run", "--out", "o"], "has no checkpoint yet"),
         (["run", "--out", "o", "--step", "3"], "has no checkpoint of step 3"),
-        (["run", "--out", "o", "--step", "x"], "argument --step: invalid int value"),
+        (["run", "--out", "o", "--step", "x"], "--step is 'x', not a whole number"),
     ],
 )
 def test_what_cannot_be_exported_is_said(
