@@ -116,9 +116,9 @@ class TorchEngine:
         """Room for the requests that wait, which the first of them and all that are like it then take."""
         waiting = self._scheduler.waiting
         longest = max(sequence.longest for sequence in waiting)
-        slots = self._affordable_slots(longest)
+        slots = min(self._affordable_slots(longest), len(waiting))
         cache = KVCache(_cache_shape(self.model), slots, longest, self.model.dtype, self.model.device)
-        weights = PackedWeights(self.model.module, min(slots, len(waiting)))
+        weights = PackedWeights(self.model.module, slots)
         sampling = waiting[0].request.sampling
         return _Work(self.model, self.counters, sampling, self._scheduler, slots, cache, weights)
 
