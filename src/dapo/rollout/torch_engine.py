@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dapo.errors import ConfigError, ModelError, RolloutError
 from dapo.models.language_model import LanguageModel
@@ -91,7 +91,7 @@ class TorchEngine:
             return []
         if self._work is None or not (self._scheduler.running or self._work.fits(self._scheduler.waiting[0])):
             self._work = self._begin()
-        if self._work.weights_state != _state(self.model.module):
+        if self._work.weights_changed:
             raise RolloutError(
                 "the weights have changed while answers are being written", fix="call load() after each update"
             )
@@ -182,7 +182,8 @@ class _Work:
         self.slots = slots
         self.cache = cache
         self.weights = weights
-        self.weights_state = _state(model.module)
+        self._parameters = list(model.module.parameters())  # once: finding them costs more than reading them
+        self._written_by = self._weights_state
         self.contexts: dict[tuple[int, ...], tuple[PromptStates, Tensor]] = {}
         """By tokens: what answers begin behind, mostly a prompt whose other answers still wait, with its last hidden
         state (1, W)."""
@@ -190,6 +191,15 @@ class _Work:
         """Last hidden states (R, W), to be joined; several sequences may draw from one row."""
         self.row: list[int] = []
         """The row of `hidden` that each running sequence draws from, by slot."""
+
+    @property
+    def weights_changed(self) -> bool:
+        """Whether a parameter was changed in place since the work began."""
+        return self._weights_state != self._written_by
+
+    @property
+    def _weights_state(self) -> int:
+        return sum(parameter._version for parameter in self._parameters)
 
     def step(self) -> list[RunningSequence]:
         """Start what there is room for and give every running sequence one token; returns the finished ones."""
@@ -208,6 +218,8 @@ class _Work:
 
     def _start(self, started: list[RunningSequence]) -> None:
         """Compute contexts that are new, once each, and copy them into the slots of their answers."""
+        if not started:
+            return
         contexts = [sequence.context for sequence in started]
         for part in _passes([context for context in dict.fromkeys(contexts) if context not in self.contexts]):
             self._prefill(part)
@@ -270,11 +282,6 @@ class _Work:
             packing = DecodeAttention(self.cache, len(running))
             last = torch.tensor([sequence.tokens[-1] for sequence in running], device=self.model.device)
             self.hidden = [self.model.hidden(last, packing.position_T, packing)]
-
-
-def _state(module: nn.Module) -> int:
-    """Grows with every change of a parameter in place."""
-    return sum(parameter._version for parameter in module.parameters())
 
 
 def _cache_shape(model: LanguageModel) -> CacheShape:
