@@ -73,7 +73,7 @@ print(*{{name.split('.')[0] for name in sys.modules}}, file=sys.stderr)
     assert not {"torch", "transformers", "numpy", "pydantic", "datasets", "rich"} & loaded
 
 
-@pytest.mark.parametrize("command", ["train", "sft"])
+@pytest.mark.parametrize("command", ["train", "sft", "eval"])
 def test_help_begins_with_what_nearly_every_run_needs_and_ends_with_commands_to_paste(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from dapo.cli.setting_flags import add_setting_flags
+from dapo.cli.setting_flags import add_all_settings
 from dapo.config import make_settings
 from dapo.data.settings import DataSettings
 from dapo.errors import ConfigError
@@ -15,14 +15,21 @@ from dapo.evaluation.settings import EvalConfig, EvalSettings
 from dapo.models.settings import ModelSettings
 from dapo.rewards.settings import RewardSettings
 
+MOST_USED = ("ckpt", "dataset_path", "reward", "reward_fn_path", "n", "max_new_tokens", "temperature", "save_path")
+EXAMPLES = """three commands to try:
+  dapo eval --ckpt smollm2-135m --dataset-path "task:arithmetic?rows=50" --reward exact_number --n 8 --max-new-tokens 24
+  dapo eval --ckpt runs/first --dataset-path test.jsonl --reward math
+  dapo eval --ckpt runs/first@step_40 --dataset-path test.jsonl --reward math --n 1 --greedy
+"""
 _ONLY_WHEN_TRAINING = ("attn_backend", "activation_checkpointing")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_setting_flags(parser, "evaluation", EvalSettings)
-    add_setting_flags(parser, "model", ModelSettings, without=_ONLY_WHEN_TRAINING)
-    add_setting_flags(parser, "data", DataSettings)
-    add_setting_flags(parser, "reward", RewardSettings)
+    """One flag per setting, grouped by the part that owns it."""
+    parser.usage = "dapo eval [--setting value ...]"
+    parser.epilog = EXAMPLES
+    tables = {"data": DataSettings, "model": ModelSettings, "reward": RewardSettings, "evaluation": EvalSettings}
+    add_all_settings(parser, tables, MOST_USED, without=_ONLY_WHEN_TRAINING)
 
 
 def run(arguments: argparse.Namespace) -> int:
